@@ -39,7 +39,8 @@ from queue_engine.vocabulary.options.options import Options
 
 NO_FIGURES = "No figures have come from the nodes yet."
 # The acts of the console itself, and of its pipeline's worker on the history.
-CAPABILITIES = frozenset({"set_addresses", "start_job", "stop_job"})
+_AT_LOOKUPDS = ("tombstone_producer", "register_name", "unregister_topic", "unregister_channel")
+CAPABILITIES = frozenset({"set_addresses", "start_job", "stop_job", *_AT_LOOKUPDS})
 
 
 class ClusterOnlyGateway:

@@ -1,8 +1,8 @@
-"""Acts at nsqlookupds: hide a producer, remove a name that has no producer, create a name."""
+"""Acts at nsqlookupds: hide a producer, remove a name that has no producer, create a name there and on nodes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from django.http import HttpRequest
 from django.urls import reverse
@@ -10,11 +10,16 @@ from django.urls import reverse
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.cluster import Cluster, get_cluster
 from admin_console.cluster.lookupd_answers import ListedTopic, LookupdOutcome, topics_listed
-from admin_console.gateway.gateway import DONE, FAILED, NAME_LENGTH_MAX, UNKNOWN, ActResult
+from admin_console.gateway.fan_out import ActingNode, EmbeddedNode, NodeResult, fan_out
+from admin_console.gateway.gateway import DONE, FAILED, NAME_LENGTH_MAX, UNKNOWN, ActOrder, ActResult, Asker
+from admin_console.gateway.held import Held
 from admin_console.gateway.sentences import and_list
+from admin_console.permissions.allowed import CheckedRequest, may_use
 from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
 from admin_console.views.lookup import lookupd_sources, reports_of
+from admin_console.views.on_nodes import NODE, acting_nodes, messages_in_all
 from admin_console.views.question import Choice, Field, Question
+from admin_console.views.risky_acts import EXPECTED, expected_of
 from admin_console.views.safe_acts import NAME_HELP, checked_name
 from admin_console.vocabulary import units
 
@@ -79,29 +84,87 @@ class TombstoneProducer(LookupAct):
             f"Consumers that look {self.topic} up at {count} do not find {self.node} for a while: 45 s, or the "
             "--tombstone-lifetime of the nsqlookupd. Afterwards they find it again if it still has the topic."
         )
+        messages = self._messages_there()
+        if messages is None:
+            stays = (
+                "Connected consumers stay connected, and the server's messages stay. To end the topic there, delete it "
+                "on that server within that time."
+            )
+            return self.pose(self._title, (hidden, stays), button=f"Tombstone {self.node}")
         stays = (
-            "Connected consumers stay connected, and the server's messages stay. To end the topic there, delete it "
-            "on that server within that time."
+            f"Connected consumers stay connected, and {units.plural(messages, 'message')} of {self.topic} "
+            f"{'stays' if messages == 1 else 'stay'} there. To end the topic there, as nsqadmin's Tombstone does, have "
+            "it deleted as well."
         )
         return self.pose(
-            f"Tombstone {self.node} for {self.topic}",
+            self._title,
             (hidden, stays),
+            [
+                Field(EXPECTED, "", kind="hidden", value=str(messages)),
+                Field(
+                    "typed_name",
+                    f"To delete {self.topic} on {self.node} as well, type {self.topic}",
+                    help="Empty to hide it alone. Deleting removes its channels and messages there.",
+                    length_max=140,
+                ),
+            ],
             button=f"Tombstone {self.node}",
         )
 
+    @property
+    def _title(self) -> str:
+        return f"Tombstone {self.node} for {self.topic}"
+
+    def _deleter(self) -> ActingNode | None:
+        """The node where the user may delete the topic; None where that can't be done from here."""
+        found = acting_nodes(self.gateway).get(self.node)
+        may_delete = may_use(cast(CheckedRequest, self.request).user, "delete_topic")
+        return found if found is not None and may_delete and not found.why_not("delete_topic") else None
+
+    def _messages_there(self) -> int | None:
+        """How many messages of the topic the node has; None where it can't be deleted from here."""
+        deleter = self._deleter()
+        if deleter is None:
+            return None
+        if isinstance(deleter, EmbeddedNode):
+            found = [one for one in self.gateway.exact(self.topic).topics if one.topic_name == self.topic]
+            return messages_in_all(found[0]) if found else None
+        node = next((one for one in self.cluster.state.answering if one.name == self.node), None)
+        topic = node.stats.topics.get(self.topic) if node is not None and node.stats is not None else None
+        return Held.of(topic).in_all.messages if topic is not None else None
+
     def audit_detail(self, details: dict[str, Any]) -> str:
-        return self.node
+        return f"{self.node}, and delete the topic there" if details["deletes"] else self.node
 
     def details(self) -> dict[str, Any]:
-        return {"addresses": self.addresses()}
+        typed = self.request.POST.get("typed_name", "").strip()
+        if typed and typed != self.topic:
+            raise ComplaintError(f"{typed[:140]!r} is not {self.topic}. Nothing was done.")
+        if typed and self._deleter() is None:
+            raise ComplaintError(f"{self.topic} can't be deleted on {self.node} from here. Nothing was done.")
+        return {
+            "addresses": self.addresses(),
+            "deletes": bool(typed),
+            **expected_of(self.request.POST.get(EXPECTED, "")),
+        }
 
     def do(self, details: dict[str, Any]) -> ActResult:
-        return self.done_beside(lambda: self._tombstone(details["addresses"]))
+        return self.done_beside(lambda: self._tombstone(details))
 
-    def _tombstone(self, addresses: list[HttpAddress]) -> ActResult:
-        outcomes = self.at_lookupds(addresses, "/topic/tombstone", topic=self.topic, node=self.node)
+    def _tombstone(self, details: dict[str, Any]) -> ActResult:
+        outcomes = self.at_lookupds(details["addresses"], "/topic/tombstone", topic=self.topic, node=self.node)
         producer = f"{self.node} as a producer of {self.topic}"
-        return result_of(f"Tombstoned {producer}", f"Did not tombstone {producer}.", outcomes)
+        hidden = result_of(f"Tombstoned {producer}", f"Did not tombstone {producer}.", outcomes)
+        deleter = self._deleter() if details["deletes"] else None
+        if deleter is None:
+            return hidden
+        if hidden.verdict != DONE:
+            # A consumer that finds the node there would make the topic again.
+            return replace(hidden, message=f"{hidden.message} {self.topic} was not deleted on {self.node}.")
+        expected = {EXPECTED: details[EXPECTED]} if EXPECTED in details else {}
+        order = ActOrder("delete_topic", self.topic, "", Asker(self.asker().by), expected)
+        deleted = fan_out([(deleter, order)])[0].result
+        return replace(deleted, message=f"{hidden.message} On {self.node}: {deleted.message}")
 
 
 class Unregister(LookupAct):
@@ -163,27 +226,29 @@ class Unregister(LookupAct):
 
 
 class Register(LookupAct):
-    """Creates a topic, or a topic with a channel, at nsqlookupds."""
+    """Creates a topic, or a topic with a channel, at nsqlookupds and on nodes."""
 
     routes = {"register_name": "lookup/~create/"}
 
     def question(self) -> Question:
-        posted = self.request.POST
+        given = self.request.POST if self.request.method == "POST" else self.request.GET
         addresses = [str(one) for one in self.lookupds()]
-        if not addresses:
-            return self._without_lookupds()
-        chosen = posted.getlist("lookupds") if posted else addresses
+        nodes = list(self.nodes_by_name())
+        if not addresses and len(nodes) < 2:
+            return self._alone()
+        at = given.getlist("lookupds") if self.request.method == "POST" else addresses
         return self.pose(
-            "Create a topic or channel at nsqlookupds",
+            "Create a topic or channel",
             [
-                "A node that creates the topic later makes these channels with it: no message passes them by.",
-                "Consumers that look the topic up find its channels, and no producer until a node has it.",
+                "At nsqlookupds: a node that creates the topic later makes these channels with it, before messages.",
+                "Consumers that look it up find no producer until a node has it.",
+                "On nodes: a channel gets the messages that are published there from now on.",
             ],
             [
                 Field(
                     "topic",
                     "Topic",
-                    value=posted.get("topic", self.request.GET.get("topic", "")),
+                    value=given.get("topic", ""),
                     help=NAME_HELP,
                     is_required=True,
                     length_max=NAME_LENGTH_MAX,
@@ -191,57 +256,90 @@ class Register(LookupAct):
                 Field(
                     "channel",
                     "Channel",
-                    value=posted.get("channel", ""),
+                    value=given.get("channel", ""),
                     help="Empty for the topic alone.",
                     length_max=NAME_LENGTH_MAX,
                 ),
-                Field(
-                    "lookupds",
-                    "At these nsqlookupds",
-                    kind="checks",
-                    choices=tuple(Choice(one, one, one in chosen) for one in addresses),
-                ),
+                *_checks("lookupds", "At these nsqlookupds", addresses, at),
+                *_checks(NODE, "On these nodes", nodes, given.getlist(NODE)),
             ],
             button="Create",
         )
 
-    def _without_lookupds(self) -> Question:
-        sentence = "There is no nsqlookupd: name one with --lookupd-http-address, or under Nodes, Addresses."
-        return replace(self.pose("Create a topic or channel at nsqlookupds", [sentence]), button="", fields=[])
+    def nodes_by_name(self) -> dict[str, ActingNode]:
+        """Each node once."""
+        found = acting_nodes(self.gateway)
+        return {name: node for name, node in found.items() if name == node.name}
+
+    def _alone(self) -> Question:
+        sentence = "There is no nsqlookupd and no other node: name some under Nodes, Addresses."
+        return replace(self.pose("Create a topic or channel", [sentence]), button="", fields=[])
 
     def details(self) -> dict[str, Any]:
         posted = self.request.POST
         self.topic = checked_name(posted.get("topic", "").strip(), "topic")
         channel = posted.get("channel", "").strip()
         self.channel = checked_name(channel, "channel") if channel else ""
-        wanted = posted.getlist("lookupds")
-        addresses = [one for one in self.lookupds() if str(one) in wanted]
-        if not addresses:
-            raise ComplaintError("No nsqlookupd is ticked. Nothing was created.")
-        return {"addresses": addresses}
+        addresses = [one for one in self.lookupds() if str(one) in posted.getlist("lookupds")]
+        wanted = posted.getlist(NODE)
+        nodes = {name: node for name, node in self.nodes_by_name().items() if name in wanted}
+        if not addresses and not nodes:
+            raise ComplaintError("No nsqlookupd and no node is ticked. Nothing was created.")
+        return {"addresses": addresses, "nodes": nodes}
 
     def audit_detail(self, details: dict[str, Any]) -> str:
-        return f"at {', '.join(map(str, details['addresses']))}"[:200]
+        places = [f"at {one}" for one in details["addresses"]] + [f"on {one}" for one in details["nodes"]]
+        return ", ".join(places)[:200]
 
     def do(self, details: dict[str, Any]) -> ActResult:
-        return self.done_beside(lambda: self._create(details["addresses"]))
+        return self.done_beside(lambda: self._create(details["addresses"], details["nodes"]))
 
-    def _create(self, addresses: list[HttpAddress]) -> ActResult:
+    def _create(self, addresses: list[HttpAddress], nodes: Mapping[str, ActingNode]) -> ActResult:
         # A channel brings its topic with it.
         path = "/channel/create" if self.channel else "/topic/create"
-        outcomes = self.at_lookupds(addresses, path, topic=self.topic, channel=self.channel)
-        return result_of(f"Created {self.name}", f"Did not create {self.name}.", outcomes)
+        outcomes = self.at_lookupds(addresses, path, topic=self.topic, channel=self.channel) if addresses else ()
+        results = self._fan_out("create_topic", "", nodes)
+        if self.channel:
+            having = {one.node for one in results if one.result.verdict == DONE}
+            left = [one for one in results if one.node not in having]
+            made = self._fan_out(
+                "create_channel", self.channel, {name: nodes[name] for name in nodes if name in having}
+            )
+            results = [*left, *made]
+        return result_of(f"Created {self.name}", f"Did not create {self.name}.", outcomes, results)
+
+    def _fan_out(self, action: str, channel: str, nodes: Mapping[str, ActingNode]) -> list[NodeResult]:
+        order = ActOrder(action, self.topic, channel, Asker(self.asker().by), {})
+        return fan_out([(node, order) for node in nodes.values()])
 
 
-def result_of(done: str, failed: str, outcomes: Iterable[LookupdOutcome]) -> ActResult:
+def _checks(name: str, label: str, values: Sequence[str], chosen: Sequence[str]) -> list[Field]:
+    choices = tuple(Choice(one, one, one in chosen) for one in values)
+    return [Field(name, label, kind="checks", choices=choices)] if choices else []
+
+
+def result_of(
+    done: str, failed: str, outcomes: Sequence[LookupdOutcome], results: Sequence[NodeResult] = ()
+) -> ActResult:
     """The act at all of them. done: the beginning of the sentence about those that did it; failed: where none did."""
-    listed = list(outcomes)
-    left = [one for one in listed if one.error]
-    count = len(listed) - len(left)
-    of = f"{count} of {units.plural(len(listed), 'nsqlookupd')}" if left else units.plural(count, "nsqlookupd")
-    sentences = [f"{done} at {of}." if count else failed]
-    sentences += [f"{one.error}{': it may have been done there' if one.may_be_done else ''}." for one in left]
-    verdict = DONE if not left else UNKNOWN if any(one.may_be_done for one in left) else FAILED
+    places: list[str] = []
+    for count, all_count, preposition, noun in (
+        (sum(not one.error for one in outcomes), len(outcomes), "at", "nsqlookupd"),
+        (sum(one.result.verdict == DONE for one in results), len(results), "on", "node"),
+    ):
+        of = units.plural(all_count, noun)
+        if count:
+            places.append(f"{preposition} {of}" if count == all_count else f"{preposition} {count} of {of}")
+    sentences = [f"{done} {' and '.join(places)}." if places else failed]
+    sentences += [
+        f"{one.error}{': it may have been done there' if one.may_be_done else ''}." for one in outcomes if one.error
+    ]
+    left = [one for one in results if one.result.verdict != DONE]
+    sentences += [f"{one.node}: {one.result.message}" for one in left]
+    if any(one.may_be_done for one in outcomes) or any(one.result.verdict == UNKNOWN for one in left):
+        verdict = UNKNOWN
+    else:
+        verdict = FAILED if left or any(one.error for one in outcomes) else DONE
     return ActResult(verdict, " ".join(sentences))
 
 

@@ -248,6 +248,23 @@ def _remote(place: TopicPlace, node: "Node", cluster: Cluster) -> Holder:
     return Holder(place, NodeGateway(node, cluster))
 
 
+def acting_nodes(gateway: Gateway) -> dict[str, ActingNode]:
+    """Every node that acts may go to, by its name; this server first, by each name that it has."""
+    cluster = get_cluster()
+    state = cluster.state if cluster is not None else None
+    found: dict[str, ActingNode] = {}
+    if _has_engine(gateway):
+        own = EmbeddedNode(gateway)
+        found[own.name] = own
+        found.update({member.named.bare: own for member in (state.embedded if state is not None else ())})
+    if cluster is not None and state is not None and state.called:
+        from admin_console.gateway.node_gateway import NodeGateway
+
+        # An nsqlookupd may name this server before that address is read and turns out to be its own.
+        found.update({node.name: NodeGateway(node, cluster) for node in state.called if node.name not in found})
+    return found
+
+
 def with_nodes(url: str, names: Sequence[str]) -> str:
     """A link to a question about these nodes alone."""
     return f"{url}?{urlencode({NODE: names}, doseq=True)}" if names else url

@@ -248,7 +248,7 @@ def test_a_channel_is_created_at_the_nsqlookupds_that_are_ticked(engine: EngineR
     assert "Created returns/c at 1 nsqlookupd." in answer
     assert lookup.channels("returns") == ["c"]
     for bad, sentence in (
-        ({**form, "lookupds": []}, "No nsqlookupd is ticked."),
+        ({**form, "lookupds": []}, "No nsqlookupd and no node is ticked."),
         ({**form, "channel": "a b"}, "is not a channel name"),
         ({**form, "topic": ""}, "is not a topic name"),
     ):
@@ -260,7 +260,7 @@ def test_a_channel_is_created_at_the_nsqlookupds_that_are_ticked(engine: EngineR
 def test_without_an_nsqlookupd_nothing_can_be_created(tmp_path: Path) -> None:
     with console_engine(tmp_path):
         asked = client_of(make_user(role=Role.ADMIN)).get("/lookup/~create/").content.decode()
-        assert "There is no nsqlookupd: name one with --lookupd-http-address" in asked
+        assert "There is no nsqlookupd and no other node: name some under Nodes, Addresses." in asked
 
 
 def test_what_several_nsqlookupds_list_is_one_topic_with_what_differs() -> None:

@@ -197,6 +197,7 @@ ONCE: dict[str, str] = {
     "browser/test_viewer.py": "roles are checked before a topic is asked; with the log there is one act more",
     "browser/test_without_script.py": "it is about the page; what its forms do is told in console/",
     "client/test_strange_servers.py": "servers that are not ours",
+    "console/test_lookup_on_nodes.py": "it is about nodes and nsqlookupds",
     "console/test_acts_on_nodes.py": "it is about nodes; cluster/contract has the acts, console/test_acts both kinds",
     "clients/test_auth.py": "who may do what",
     "clients/test_console_tls.py": "what lies between a socket and its session",
