@@ -4,6 +4,7 @@ engine's own API.
     GET /log/topic?topic=_penstock.samples[&time_ms=MS][&offset=N]        wire/topic_state.py
     GET /log/records?topic=_penstock.samples&offset=N[&max_bytes=N]       wire/records.py
     GET /cursor/list                                                      wire/cursor.py: no cursors, and who answers
+    POST /log/lease                                                       INVALID_TOPIC, as from an engine
 
 Every request needs the process's own token. There is no other topic.
 """
@@ -19,7 +20,7 @@ from admin_console.cluster.node_samples import DirectorySamples
 from queue_engine.engine.acts.log_acts import READ_RECORDS_BYTES, records_of, state_of
 from queue_engine.storage.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.clock import NS_PER_MS
-from queue_engine.vocabulary.errors import PenstockError, TopicNotFoundError
+from queue_engine.vocabulary.errors import PenstockError, ReservedTopicError, TopicNotFoundError
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
 from queue_engine.wire.cursor import encode_cursor_list
 from queue_engine.wire.error_answers import ErrorAnswer
@@ -52,6 +53,10 @@ class SamplesServer:
                 self.end_headers()
                 self.wfile.write(data)
 
+            def do_POST(self) -> None:
+                self.close_connection = True  # a body, if there is one, is not read
+                self.do_GET()
+
             def log_message(self, format: str, *args: object) -> None:
                 """No access log."""
 
@@ -75,6 +80,8 @@ class SamplesServer:
         if not hmac.compare_digest(authorization.encode(), self._expected):
             return _refused(403, "FORBIDDEN")
         parts = urlsplit(target)
+        if parts.path == "/log/lease":
+            return _refused(400, ReservedTopicError.code, "samples are read without a lease")
         read: Callable[[LogTopicStore, _Query], tuple[bytes, _Headers]] | None = {
             "/log/topic": _state,
             "/log/records": _records,

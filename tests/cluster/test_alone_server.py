@@ -57,6 +57,9 @@ def test_the_worker_reads_samples_as_from_an_engine(server: AloneServer) -> None
             client.records(SAMPLES_TOPIC, 6)
         with pytest.raises(TopicMissingError):
             client.topic("orders")
+        with pytest.raises(EngineRefusedError) as refused:
+            client.lease(SAMPLES_TOPIC, 0, ttl_ms=1_000)
+        assert refused.value.code == "INVALID_TOPIC", "the worker then reads without a lease, as from an engine"
         with pytest.raises(EngineRefusedError, match="404 NOT_FOUND"):
             client.channels(SAMPLES_TOPIC)
 
