@@ -4,6 +4,18 @@ from dataclasses import dataclass
 
 from admin_console.cluster.node_stats import NodeChannel, NodeTopic
 
+# An act may remove so many messages more than its question counted, or a tenth: as the engine of a Penstock compares.
+COUNTS_TOLERANCE = 1_000
+
+
+def has_grown(count: int, expected: int) -> bool:
+    """Whether there are far more messages to remove than the question counted."""
+    return count > expected + max(COUNTS_TOLERANCE, expected // 10)
+
+
+def now_and_then(count: int, expected: int) -> str:
+    return f"there are {count:,} messages now, and the question counted {expected:,}"
+
 
 @dataclass(frozen=True, slots=True)
 class Held:

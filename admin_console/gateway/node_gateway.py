@@ -15,7 +15,7 @@ from admin_console.cluster.node_stats import node_stats_in
 from admin_console.cluster.nodes import Node, NotCallingError
 from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, UNKNOWN, ActOrder, ActResult, Asker
-from admin_console.gateway.held import Held
+from admin_console.gateway.held import Held, has_grown, now_and_then
 from admin_console.gateway.node_requests import number_in, outcome_of, requests_of, why_node_can_not
 from admin_console.gateway.sentences import outcome_counts
 from admin_console.pacing.pace import PACE
@@ -25,8 +25,6 @@ from queue_engine.vocabulary.acts.table import ACTS, USES
 
 # Figures before, the act, figures after: each has the time of one call (--http-client-request-timeout).
 CALLS_OF_AN_ACT = 3
-# An act may remove so many messages more than its question counted, or a tenth: as the engine of a Penstock compares.
-COUNTS_TOLERANCE = 1_000
 
 
 class NodeGateway:
@@ -134,9 +132,7 @@ class _Doing:
             return ""
         is_all = self._order.action == "delete_topic" or self._order.details.get("channels_too")
         count = (before.in_all if is_all else before).messages
-        if count <= expected + max(COUNTS_TOLERANCE, expected // 10):
-            return ""
-        return f"there are {count:,} messages now, and the question counted {expected:,}"
+        return now_and_then(count, expected) if has_grown(count, expected) else ""
 
     async def _post(self, path: str, query: Mapping[str, str], body: bytes) -> bytes:
         return await self._http.post_to_node(self._node.member.target, path, query, body)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -75,6 +76,7 @@ class NotThereError(Exception):
     """The topic or channel is not there; the text is a sentence about it."""
 
 
+TOGETHER_MAX = 8  # acts of one request on other nodes, at once
 TOPIC = "topics/<name:topic>"
 CHANNEL = f"{TOPIC}/<name:channel>"
 
@@ -309,10 +311,14 @@ class ActPage(View):
         self.finish(act, result)
         return result
 
+    @property
+    def outcomes(self) -> str:
+        """The outcome of each node, for the audit list; "" on one server."""
+        return by_node(self.nodes.results) if self.nodes is not None else ""
+
     def finish(self, act: ActInProgress, result: ActResult) -> None:
-        outcomes = by_node(self.nodes.results) if self.nodes is not None else ""
         try:
-            act.finish(Verdict(result.verdict), result.message, result.counts, detail=outcomes)
+            act.finish(Verdict(result.verdict), result.message, result.counts, detail=self.outcomes)
         except DatabaseError:
             # The intent is on disk; the user gets the result all the same.
             logger.exception("result not audited action=%s topic=%s channel=%s", self.action, self.topic, self.channel)
@@ -431,16 +437,28 @@ class ActPage(View):
 
 def perform_together(wanted: Sequence[tuple[ActPage, dict[str, Any]]]) -> list[ActResult]:
     """Do acts of one request with these `details`, as `ActPage.perform` does each: their audit rows are written in two
-    writes instead of two for each. Where the disk refuses that, each is done for itself."""
+    writes instead of two for each. Where the disk refuses that, each is done for itself. Those of other nodes are done
+    several at once: each waits for its nodes."""
     acts = [ActInProgress(page.intent(details)) for page, details in wanted]
     if not wanted or not write_together([act.intent for act in acts]):
         return [page.perform(details) for page, details in wanted]
-    results = wanted[0][0].gateway.acts([page.order(details) for page, details in wanted])
+    own = [(page, details) for page, details in wanted if page.nodes is None]
+    results: dict[ActPage, ActResult] = {}
+    if own:
+        done = own[0][0].gateway.acts([page.order(details) for page, details in own])
+        results |= {page: result for (page, _), result in zip(own, done, strict=True)}
+    others = [(page, details) for page, details in wanted if page.nodes is not None]
+    if others:
+        with ThreadPoolExecutor(min(TOGETHER_MAX, len(others)), "penstock-acts-on-nodes") as threads:
+            for (page, _), result in zip(others, threads.map(lambda one: one[0].do(one[1]), others), strict=True):
+                results[page] = result
     ends = []
-    for (page, _), act, result in zip(wanted, acts, results, strict=True):
-        page.note(result)
-        ends.append(act.result(Verdict(result.verdict), result.message, result.counts))
+    for (page, _), act in zip(wanted, acts, strict=True):
+        result = results[page]
+        if page.nodes is None:
+            page.note(result)
+        ends.append(act.result(Verdict(result.verdict), result.message, result.counts, detail=page.outcomes))
     if not write_together(ends):
-        for (page, _), act, result in zip(wanted, acts, results, strict=True):
-            page.finish(act, result)
-    return results
+        for (page, _), act in zip(wanted, acts, strict=True):
+            page.finish(act, results[page])
+    return [results[page] for page, _ in wanted]

@@ -261,7 +261,7 @@ class BulkAct(View):
             one = self._one(target)
             assert isinstance(one, risky_acts.Removal)
             sentences.append(one.afterwards(topic.storage))
-            if not why_not("read_messages", topic.storage, target.topic):
+            if one.nodes is None and not why_not("read_messages", topic.storage, target.topic):
                 emptied.setdefault(target.topic, []).append(target.channel)
         return [*dict.fromkeys(sentences), *([page.room_made(self.gateway, emptied)] if emptied else [])]
 
@@ -271,7 +271,12 @@ class BulkAct(View):
         return {}
 
     def _held_by(self, target: Target) -> "_Held":
-        if target.topic not in self._topics:
+        nodes = self._one(target).nodes
+        if nodes is not None:
+            topic_of_all = nodes.topic
+            self._topics[target.topic] = topic_of_all
+            self._channels[target.topic] = {one.channel_name: one for one in topic_of_all.channels}
+        elif target.topic not in self._topics:
             found = [one for one in self.gateway.exact(target.topic).topics if one.topic_name == target.topic]
             self._topics[target.topic] = found[0] if found else None
             self._channels[target.topic] = {one.channel_name: one for topic in found for one in topic.channels}
@@ -290,7 +295,8 @@ class BulkAct(View):
         )
         paused = ", paused" if (channels[0].paused if target.channel else topic.paused) else ""
         at = " at the topic itself" if self.action == "empty_topic" else ""
-        words = f"{message_counts(*held) or 'no messages'}{at}, {counted(clients, 'consumer')}{paused}"
+        where = nodes.where.replace(" on", ", on", 1) if nodes is not None else ""
+        words = f"{message_counts(*held) or 'no messages'}{at}, {counted(clients, 'consumer')}{paused}{where}"
         return _Held(words, sum(held), clients, is_there=True)
 
     @cached_property

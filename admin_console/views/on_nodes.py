@@ -22,7 +22,8 @@ from admin_console.gateway.fan_out import (
     fan_out,
     summary,
 )
-from admin_console.gateway.gateway import DONE, ActOrder, ActResult, ChannelStats, Gateway, TopicStats
+from admin_console.gateway.gateway import DONE, FAILED, ActOrder, ActResult, ChannelStats, Gateway, TopicStats
+from admin_console.gateway.held import has_grown, now_and_then
 from admin_console.gateway.node_requests import why_node_can_not
 from admin_console.gateway.sentences import counted, message_counts
 from admin_console.hub.hub import get_hub
@@ -157,13 +158,27 @@ class OnNodes:
     # The act.
 
     def do(self, order: ActOrder, expected: Mapping[str, int]) -> ActResult:
-        """Have all of them do it. expected: by node, the messages that the question counted there."""
+        """Have all of them do it. expected: by node, the messages that the question counted there; a question that
+        counted those of all together has them in the order."""
+        if not expected and (complaint := self._complaint_about_counts(order)):
+            return ActResult(FAILED, complaint, "COUNTS_CHANGED")
         orders = [(holder.node, self._order_of(holder, order, expected)) for holder in self.chosen]
         if order.action in ("delete_topic", "delete_channel"):
             self.results = delete_in_order(self._cluster, orders, is_everywhere=self.is_all)
         else:
             self.results = fan_out(orders)
         return self.results[0].result if len(self.results) == 1 else summary(order, self.results)
+
+    def _complaint_about_counts(self, order: ActOrder) -> str:
+        expected = order.details.get("expected")
+        is_all = order.action == "delete_topic" or order.details.get("channels_too")
+        count = sum(
+            messages_in_all(one.place.stats) if is_all else messages_in(one.stats(self._channel)) for one in self.chosen
+        )
+        if expected is None or not has_grown(count, expected):
+            return ""
+        name = f"{order.topic}/{order.channel}" if order.channel else order.topic
+        return f"Nothing was done to {name}: {now_and_then(count, expected)}."
 
     def _order_of(self, holder: Holder, order: ActOrder, expected: Mapping[str, int]) -> ActOrder:
         details = {name: value for name, value in order.details.items() if name != "expected"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.cluster.nodes import ClusterState
 from admin_console.gateway.gateway import get_gateway
 from admin_console.views.on_nodes import Doers, doers_of
 from tests.support.fake_node import FakeNode
@@ -45,6 +46,11 @@ def fields_of(html: str) -> dict[str, list[str]]:
 def nodes_in(html: str) -> list[str]:
     """Those that a question ticks; "" of forms without any is left out."""
     return [name for name in fields_of(html).get("node", []) if name]
+
+
+def depths_of(state: ClusterState) -> list[int]:
+    """Of orders/billing at the other nodes."""
+    return [node.stats.topics["orders"].channels["billing"].figures["depth"] for node in state.nodes if node.stats]
 
 
 def last_row() -> AuditRow:
@@ -203,6 +209,44 @@ def test_two_operators_of_a_console_do_not_do_the_same_on_other_nodes(tmp_path: 
         refused = ada.post(PAUSE, {"shown": shown}, headers=JSON).json()
         assert (refused["ok"], refused["code"]) == (False, "STATE_CHANGED")
         assert "grace" in refused["message"]
+
+
+def test_an_act_on_a_selection_goes_to_the_nodes_of_each(tmp_path: Path) -> None:
+    clicks = topic("clicks", channel("archive", depth=2))
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        b.topics["clicks"] = clicks
+        own_orders(console, 5)
+        console.see_topic("clicks", 1)
+        console.see_topic("orders", 2)
+        browser = client_of(make_user())
+        selected = {"on": ["orders/billing", "clicks/archive"]}
+        text = words(browser.get("/topics/~selected/empty-channel/", selected, headers=DIALOG).content.decode())
+        assert "orders/billing: 12 messages, 0 consumers, on 3 nodes" in text
+        assert f"clicks/archive: 2 messages, 0 consumers, on {b.address}" in text
+        lines = {"on": "orders/billing 12\nclicks/archive 2", "typed_name": "2 channels"}
+        answer = browser.post("/topics/~selected/empty-channel/", lines, headers=JSON).json()
+        assert answer["ok"], answer
+        assert answer["results"][0]["counts"] == {"depth": 12}
+        assert [b.channel(*one)["depth"] for one in (("orders", "billing"), ("clicks", "archive"))] == [0, 0]
+        assert a.channel("orders", "billing")["depth"] == 0
+        rows = {row.topic: row for row in AuditRow.objects.filter(phase=Phase.RESULT)}
+        assert sorted(rows["orders"].detail.split("; ")) == sorted(
+            f"{one} done" for one in (a.address, b.address, console.own)
+        )
+        assert rows["clicks"].detail == f"{b.address} done"
+
+
+def test_far_more_messages_than_a_selection_counted_are_not_removed(tmp_path: Path) -> None:
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        console.see_topic("orders", 2)
+        for node in (a, b):
+            node.channel("orders", "billing")["depth"] = 900
+        console.see("the new figures", lambda state: depths_of(state) == [900, 900])
+        lines = {"on": "orders/billing 7", "typed_name": "1 channel"}
+        answer = client_of(make_user()).post("/topics/~selected/empty-channel/", lines, headers=JSON).json()
+        (result,) = answer["results"]
+        assert (result["ok"], result["code"]) == (False, "COUNTS_CHANGED")
+        assert "there are 1,800 messages now, and the question counted 7" in result["message"]
 
 
 def test_on_one_server_nothing_is_said_of_nodes(tmp_path: Path) -> None:
