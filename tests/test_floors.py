@@ -156,8 +156,8 @@ CONSOLE_MAY_IMPORT = {
     "live": "vocabulary accounts cluster gateway hub permissions screens",
     "api": "gateway answers rings hub screens history",
     "views": (
-        "vocabulary database pacing graphs accounts cluster audit gateway answers diagnosis hub messages permissions"
-        " screens history"
+        "vocabulary database pacing graphs accounts cluster audit gateway answers rings diagnosis hub messages"
+        " permissions screens history"
     ),
     "message_views": "vocabulary audit gateway answers messages permissions views",
     "console": "vocabulary accounts cluster audit permissions security live views message_views",

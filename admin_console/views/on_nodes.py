@@ -101,6 +101,11 @@ class OnNodes:
         return len(self.chosen) == len(self._holders)
 
     @property
+    def has_lookupds(self) -> bool:
+        """Whether nodes are looked up at any."""
+        return bool(self._cluster.state.lookupds)
+
+    @property
     def has_own(self) -> bool:
         """Whether this server is one of them."""
         return any(holder.place.is_embedded for holder in self.chosen)

@@ -17,6 +17,8 @@ from admin_console.gateway.gateway import (
     why_not,
 )
 from admin_console.gateway.sentences import counted, given_up, message_counts
+from admin_console.hub.hub import get_hub
+from admin_console.rings import figures
 from admin_console.views.act_page import CHANNEL, TOPIC, ActPage, ComplaintError
 from admin_console.views.on_nodes import Holder, messages_in, messages_in_all
 from admin_console.views.question import Choice, Field, Question, typed_name_field
@@ -243,11 +245,28 @@ class DeleteTopic(Removal):
                 *_disconnected(clients),
                 self.afterwards(topic.storage),
                 *self.frees(topic.storage),
-                "A producer or consumer that comes back creates the topic again, empty.",
+                *self._made_again(),
             ],
             [self.expected(topic.depth + depth + in_flight + deferred + quarantined), typed_name_field(self.name)],
             is_dangerous=True,
         )
+
+    def _made_again(self) -> list[str]:
+        """When the topic is created again, and what nsqlookupds do about it."""
+        live = get_hub().live
+        rate_s = (
+            figures.ARRIVED.rate(live.rings_of(self.topic)) if self.nodes is not None and live is not None else None
+        )
+        again = (
+            f"Producers publish {units.rate(rate_s)} to it: their next message creates the topic again, empty."
+            if rate_s
+            else "A producer or consumer that comes back creates the topic again, empty."
+        )
+        if self.nodes is None or not self.nodes.has_lookupds:
+            return [again]
+        hidden = "The nsqlookupds hide it from consumers meanwhile"
+        forgotten = "forget it once each node has deleted it" if self.nodes.is_all else "still name its other nodes"
+        return [f"{hidden}, and {forgotten}.", again]
 
     def expected_of(self, holder: Holder) -> dict[str, int]:
         return {EXPECTED: messages_in_all(holder.place.stats)}

@@ -53,6 +53,10 @@ def depths_of(state: ClusterState) -> list[int]:
     return [node.stats.topics["orders"].channels["billing"].figures["depth"] for node in state.nodes if node.stats]
 
 
+def messages_of(state: ClusterState) -> list[int]:
+    return [node.stats.topics["orders"].figures["message_count"] for node in state.nodes if node.stats]
+
+
 def last_row() -> AuditRow:
     row = AuditRow.objects.filter(phase=Phase.RESULT).first()
     assert row is not None
@@ -191,6 +195,8 @@ def test_a_topic_that_is_deleted_everywhere_is_deleted_in_order(tmp_path: Path) 
             browser = client_of(make_user())
             question = browser.get("/topics/orders/~delete/", headers=DIALOG).content.decode()
             assert "8 messages will be removed." in words(question)
+            hidden = "The nsqlookupds hide it from consumers meanwhile, and forget it once each node has deleted it."
+            assert hidden in words(question)
             typed = {**fields_of(question), "typed_name": "orders"}
             answer = browser.post("/topics/orders/~delete/", typed, headers=JSON).json()
             assert answer["ok"], answer
@@ -198,6 +204,17 @@ def test_a_topic_that_is_deleted_everywhere_is_deleted_in_order(tmp_path: Path) 
             assert console.engine.calls.stats(topic="orders").result(10).topics == ()
             assert [one.path for one in lookup.acts] == ["/topic/tombstone"] * 2 + ["/topic/delete"]
             assert answer["undo"]  # of this server's trash
+
+
+def test_the_question_of_a_delete_says_that_producers_make_it_again(tmp_path: Path) -> None:
+    with nsqd(3) as a, cluster_console(tmp_path, a) as console:
+        console.see_topic("orders", 1)
+        for count in (700, 1400):
+            a.topics["orders"]["message_count"] = count
+            console.see("the publishes", lambda state, count=count: messages_of(state) == [count])
+        question = words(client_of(make_user()).get("/topics/orders/~delete/", headers=DIALOG).content.decode())
+        again = r"Producers publish [0-9.,]+/s to it: their next message creates the topic again, empty\."
+        assert re.search(again, question), question
 
 
 def test_two_operators_of_a_console_do_not_do_the_same_on_other_nodes(tmp_path: Path) -> None:

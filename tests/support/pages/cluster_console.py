@@ -1,9 +1,8 @@
 """The console of an engine of this process with other nodes beside it."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from admin_console.cluster.chosen_addresses import ChosenAddresses
@@ -15,6 +14,7 @@ from admin_console.cluster.options import Addresses, ClusterOptions, Pace
 from admin_console.gateway.gateway import get_gateway
 from admin_console.hub.hub import get_hub
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.clock import NS_PER_S
 from tests.support.fake_node import FakeNode
 from tests.support.pages.console import console_engine
 from tests.support.waiting import wait_for
@@ -28,6 +28,8 @@ class ClusterConsole:
 
     engine: EngineRunner
     cluster: Cluster
+    merger: Merger
+    seen: int = 0
 
     @property
     def own(self) -> str:
@@ -35,10 +37,12 @@ class ClusterConsole:
         return get_gateway().node().http_address
 
     def see(self, what: str = "all nodes", is_so: Callable[[ClusterState], object] = lambda state: True) -> None:
-        """Have pages show the figures of this moment, once the nodes' answers are so."""
+        """Have pages show the figures of this moment, once the nodes' answers are so, as those of the next second."""
         wait_for(what, lambda: is_so(self.cluster.state))
         taken = self.engine.calls.stats(include_clients=False).result(10)
-        get_hub().write(Merger(lambda: self.own).tick(taken, self.cluster.state, time.time_ns()))
+        self.seen += 1
+        taken = replace(taken, taken_at_ns=taken.taken_at_ns + self.seen * NS_PER_S)
+        get_hub().write(self.merger.tick(taken, self.cluster.state, taken.taken_at_ns))
 
     def see_topic(self, name: str, count: int) -> None:
         """`see`, once so many other nodes have the topic."""
@@ -62,7 +66,7 @@ def cluster_console(
         cluster.start()
         set_cluster(cluster)
         try:
-            found = ClusterConsole(engine, cluster)
+            found = ClusterConsole(engine, cluster, Merger(lambda: get_gateway().node().http_address))
             found.see("all nodes", lambda state: len(state.answering) == len(nodes))
             yield found
         finally:
