@@ -13,6 +13,7 @@ from typing import TypeVar
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.growth import GrowthLedger, grown
 from admin_console.cluster.merged import TOTAL, ClusterSnapshot, Key, TopicPlace
+from admin_console.cluster.node_clients import Producers
 from admin_console.cluster.node_figures import (
     NO_TOPIC_ROW,
     channel_row,
@@ -23,7 +24,7 @@ from admin_console.cluster.node_figures import (
 from admin_console.cluster.node_stats import NodeStats, NodeTopic
 from admin_console.cluster.nodes import ClusterState, Node
 from admin_console.cluster.topic_sums import TopicSums
-from queue_engine.delivery.stats import HEALTHY, EngineSnapshot, TopicStats
+from queue_engine.delivery.stats import HEALTHY, ClientStats, EngineSnapshot, TopicStats
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S
 from queue_engine.vocabulary.names import is_valid_name
 from queue_engine.vocabulary.version import full_version
@@ -33,7 +34,8 @@ logger = logging.getLogger(__name__)
 # Processor time of a tick; the rest waits for the next one. Less than reading and merging may take together
 # (`options.Pace`), so that a longer period between the readings makes room for both.
 BUDGET_S = 0.08
-# All that a process has counted is growth where it started so short a time before its first reading.
+# All that another process has counted is growth where it started so short a time before its first reading. What the
+# engine of this one had counted was shown already, where other nodes are first named while it runs.
 START_S_MAX = 60
 # Growth of a longer time counts with its mean rate for so long: a node that was silent for an hour draws no peak.
 SPREAD_S_MAX = 60
@@ -106,6 +108,7 @@ class Merger:
         self._silent: Mapping[Key, tuple[str, ...]] = {}
         self._is_silent_old = False
         self._growth = GrowthLedger()
+        self._producers = Producers()
 
     @property
     def own_name(self) -> Callable[[], str]:
@@ -130,7 +133,7 @@ class Merger:
             self._names = sorted(self._merged)
         topics = tuple([self._merged[name] for name in self._names])
         return ClusterSnapshot(
-            merged=self._snapshot(own, topics, now_ns),
+            merged=self._snapshot(own, topics, now_ns, watched),
             state=state,
             growth=self._growth.take(),
             silent=self._silent_now(),
@@ -138,9 +141,12 @@ class Merger:
             has_engine=own is not None,
         )
 
-    def _snapshot(self, own: EngineSnapshot | None, topics: tuple[TopicStats, ...], now_ns: int) -> EngineSnapshot:
+    def _snapshot(
+        self, own: EngineSnapshot | None, topics: tuple[TopicStats, ...], now_ns: int, watched: Collection[str]
+    ) -> EngineSnapshot:
+        producers = self._producers_of(watched)
         if own is not None:
-            return replace(own, topics=topics)
+            return replace(own, topics=topics, producers=(*own.producers, *producers) if producers else own.producers)
         return EngineSnapshot(
             sequence=self._sequence,
             taken_at_ns=now_ns,
@@ -150,7 +156,19 @@ class Merger:
             connection_count=0,
             producer_count=0,
             topics=topics,
+            producers=producers,
         )
+
+    def _producers_of(self, watched: Collection[str]) -> tuple[ClientStats, ...]:
+        """Those of other nodes, as far as pages show them."""
+        listed = (
+            (seen.name, name, topic.producers)
+            for seen in self._seen.values()
+            if seen.is_answering
+            for name in watched
+            if (topic := seen.topics.get(name)) is not None and topic.producers
+        )
+        return self._producers.of(listed)
 
     def _note_own(self, own: EngineSnapshot | None) -> None:
         if own is None:
@@ -282,7 +300,7 @@ class Merger:
             since_ms = since_ms or before.read_at_ms
         elif is_born:
             since_ms = readings.before_ms
-        elif now.read_at_ms - now.started_s * 1000 <= START_S_MAX * 1000:
+        elif not now.is_embedded and now.read_at_ms - now.started_s * 1000 <= START_S_MAX * 1000:
             since_ms = now.started_s * 1000
         else:
             return

@@ -1,5 +1,7 @@
 """A node's connections as the stats that pages read."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
@@ -25,3 +27,28 @@ def client_stats(node: str, figures: Figures) -> ClientStats:
     key = -1 - crc32(f"{node} {figures['remote_address']} {figures['client_id']}".encode(errors="replace"))
     counts = figures.get("pub_counts") or {}
     return ClientStats(client_key=key, pub_counts=tuple(sorted(counts.items())), **values)
+
+
+class Producers:
+    """Makes the stats of connections once for each reading."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], tuple[tuple[Figures, ...], tuple[ClientStats, ...]]] = {}
+
+    def of(self, listed: Iterable[tuple[str, str, tuple[Figures, ...]]]) -> tuple[ClientStats, ...]:
+        """listed: node, topic, and the connections that publish to it there. A connection that publishes to several of
+        them stands there once."""
+        before, self._made = self._made, {}
+        found: dict[int, ClientStats] = {}
+        for node, topic, figures in listed:
+            held = before.get((node, topic))
+            if held is None or held[0] is not figures:
+                held = figures, tuple([client_stats(node, one) for one in figures])
+            self._made[node, topic] = held
+            for one in held[1]:
+                same = found.get(one.client_key)
+                if same is not None and same.pub_counts != one.pub_counts:
+                    counts = dict(same.pub_counts) | dict(one.pub_counts)
+                    one = replace(one, pub_counts=tuple(sorted(counts.items())))
+                found[one.client_key] = one
+        return tuple(found.values())

@@ -76,7 +76,13 @@ class NodeReader:
     def change(self, addresses: Addresses) -> None:
         """Call these addresses from now on."""
         if self._poller is not None:
-            self._loop.call_soon_threadsafe(self._poller.change, addresses)
+            self._loop.call_soon_threadsafe(self._change, self._poller, addresses)
+
+    def _change(self, poller: ClusterPoller, addresses: Addresses) -> None:
+        poller.change(addresses)
+        if not addresses.has_any:
+            # The engine's figures go to the pages unmerged from now on: what they grow is counted there.
+            self._merger = Merger(self._merger.own_name)
 
     def merge(self, own: EngineSnapshot) -> None:
         """Merge a snapshot of this process's engine. One that a newer one overtakes is skipped."""
@@ -86,7 +92,7 @@ class NodeReader:
 
     def _merge_newest(self) -> None:
         own, self._newest = self._newest, None
-        if own is not None:
+        if own is not None and self._poller is not None and self._poller.state.addresses.has_any:
             self._tick(own)
 
     def _tick(self, own: EngineSnapshot | None) -> None:

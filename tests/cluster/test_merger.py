@@ -11,6 +11,7 @@ from admin_console.cluster.nodes import Node
 from admin_console.cluster.topic_sums import merged_topic
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.vocabulary.clock import NS_PER_S
+from queue_engine.vocabulary.figures import CLIENT
 from tests.support.cluster_states import node, silent, state, unread
 from tests.support.fake_nsqd import channel, client, topic
 from tests.support.pages import snapshots
@@ -19,6 +20,7 @@ from tests.support.pages.snapshots import START_S
 A, B, C = "nsq-a:4151", "nsq-b:4151", "nsq-c:4151"
 OWN = "127.0.0.1:4151"
 BILLING = ("orders", "billing")
+_CLIENT_NAMES = [row.name for row in CLIENT]
 
 
 class Seconds:
@@ -389,3 +391,25 @@ def plain(one: TopicStats) -> list[dict[str, Any]]:
         | {"latency of": (each.window.count, each.window.worst_of, each.window.percentiles_ns((0.5,)))}
         for each in (one, *one.channels)
     ]
+
+
+def test_producers_of_nodes_stand_beside_this_servers_while_a_page_shows_them() -> None:
+    def publishing(name: str, topic_name: str, count: int) -> Node:
+        found = node(name, topic(topic_name), read_at_ms=1)
+        assert found.stats is not None
+        figures = {**dict.fromkeys(_CLIENT_NAMES), "client_id": "shop", "pub_counts": {topic_name: count}}
+        one = replace(found.stats.topics[topic_name], producers=(figures,))
+        return replace(found, stats=replace(found.stats, topics={topic_name: one}))
+
+    own = snapshots.snapshot(producers=(snapshots.client(1, pub_counts=(("orders", 5),)),), second=START_S)
+    nodes = [publishing(A, "orders", 7), publishing(B, "orders", 8), publishing(C, "clicks", 9)]
+    merger = Merger()
+
+    def published(*watched: str) -> list[tuple[str, tuple[tuple[str, int], ...]]]:
+        found = merger.tick(own, state(nodes), START_S * NS_PER_S, watched)
+        return [(one.client_id, one.pub_counts) for one in found.merged.producers]
+
+    ours = ("worker-1", (("orders", 5),))
+    assert published() == [ours]
+    assert published("orders") == [ours, ("shop", (("orders", 7),)), ("shop", (("orders", 8),))]
+    assert published("clicks") == [ours, ("shop", (("clicks", 9),))]

@@ -1,0 +1,121 @@
+"""Snapshots on their way: from the engine and the nodes, over the cluster's thread, to what shows them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.cluster import Cluster
+from admin_console.cluster.merged import NO_GROWTH, ClusterSnapshot
+from admin_console.cluster.options import NO_ADDRESSES, Addresses, ClusterOptions, Pace
+from queue_engine.delivery.stats import EngineSnapshot
+from tests.support.fake_nsqd import FakeNsqd, channel, topic
+from tests.support.pages import snapshots
+from tests.support.pages.snapshots import START_S
+from tests.support.waiting import wait_for
+
+OFTEN = Pace(period_s=0.02, retry_s=0.02, retry_max_s=0.05)
+BILLING = ("orders", "billing")
+
+
+class Shown:
+    """A cluster of an engine, and the snapshots that it passed on."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.taken: list[EngineSnapshot | ClusterSnapshot] = []
+        self._second = START_S
+        cluster.on_snapshot.append(self.taken.append)
+
+    def tick(self, depth: int = 5) -> EngineSnapshot:
+        """The engine takes its next snapshot, in which this many messages wait; one more was published."""
+        self._second += 1
+        billing = snapshots.channel(*BILLING, depth=depth)
+        orders = snapshots.topic("orders", billing, message_count=self._second - START_S)
+        own = snapshots.snapshot(orders, second=self._second)
+        self.cluster.take(own)
+        return own
+
+    @property
+    def newest(self) -> ClusterSnapshot | None:
+        """None where it is not that of a cluster."""
+        found = self.taken[-1] if self.taken else None
+        return found if isinstance(found, ClusterSnapshot) else None
+
+    def depth(self) -> int | None:
+        """Of the channel, over all nodes, at the next snapshot; None while there is none."""
+        count = len(self.taken)
+        self.tick()
+        wait_for("the snapshot", lambda: len(self.taken) > count)
+        topics = self.newest.merged.topics if self.newest is not None else ()
+        return sum(one.depth for each in topics for one in each.channels) if topics else None
+
+
+@contextmanager
+def shown(path: Path, *, has_engine: bool = True) -> Iterator[Shown]:
+    cluster = Cluster(
+        ClusterOptions(),
+        ChosenAddresses(path, NO_ADDRESSES),
+        lambda: None,
+        OFTEN,
+        own_name=lambda: "127.0.0.1:4151",
+        has_engine=has_engine,
+    )
+    found = Shown(cluster)
+    cluster.start()
+    try:
+        yield found
+    finally:
+        cluster.stop()
+
+
+def billing(depth: int) -> dict[str, object]:
+    return topic("orders", channel("billing", depth=depth, message_count=depth))
+
+
+def test_without_addresses_the_engines_own_snapshot_goes_on_as_it_is(tmp_path: Path) -> None:
+    with shown(tmp_path) as found:
+        own = found.tick()
+        assert found.taken == [own]
+        assert found.taken[0] is own
+
+
+def test_addresses_that_come_and_go_while_it_runs_begin_and_end_the_merging(tmp_path: Path) -> None:
+    with shown(tmp_path) as found, FakeNsqd.of(billing(7)) as a, FakeNsqd.of(billing(100)) as b:
+        found.tick()
+        found.cluster.change(Addresses.parse([], [a.address, b.address]))
+        wait_for("all three", lambda: found.depth() == 112)
+        assert found.newest is not None
+        assert [one.node for one in found.newest.places(*BILLING)] == sorted(["127.0.0.1:4151", a.address, b.address])
+        found.cluster.change(NO_ADDRESSES)
+        for _ in range(5):
+            own = found.tick()
+            assert found.taken[-1] is own
+        # Named again, what the engine counted meanwhile was shown as its own.
+        found.cluster.change(Addresses.parse([], [a.address]))
+        before = len(found.taken)
+        wait_for("both", lambda: found.depth() == 12)
+        merged = [one for one in found.taken[before:] if isinstance(one, ClusterSnapshot)]
+        assert sum(one.growth.get(("orders", ""), NO_GROWTH).raw[0] for one in merged) == len(merged) - 1
+
+
+def test_a_node_that_dies_is_out_of_the_sums_until_it_answers_again(tmp_path: Path) -> None:
+    with shown(tmp_path) as found:
+        with FakeNsqd.of(billing(7)) as a:
+            found.cluster.change(Addresses.parse([], [a.address]))
+            wait_for("its part", lambda: found.depth() == 12)
+        wait_for("its end", lambda: found.depth() == 5)
+        assert found.newest is not None
+        assert found.newest.silent[BILLING] == (a.address,)
+        with FakeNsqd.of(billing(9), port=a.port, started_s=1_800_000_000):
+            wait_for("its return", lambda: found.depth() == 14)
+            assert found.newest.silent == {}
+
+
+def test_a_console_without_an_engine_takes_a_snapshot_each_second_by_itself(tmp_path: Path) -> None:
+    with shown(tmp_path, has_engine=False) as found, FakeNsqd.of(billing(7)) as a:
+        wait_for("the first, of no node", lambda: found.newest)
+        found.cluster.change(Addresses.parse([], [a.address]))
+        wait_for("the node's", lambda: found.newest is not None and found.newest.merged.topics)
+        assert found.newest is not None
+        assert found.newest.merged.topics[0].channels[0].depth == 7
