@@ -64,6 +64,5 @@ class EngineUnavailable:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if isinstance(exception, EngineUnavailableError):
-            sentence = f"{str(exception)[:1].upper()}{str(exception)[1:]}"
-            return refusal(request, sentence, status=404 if isinstance(exception, NoEngineError) else 503)
+            return refusal(request, str(exception), status=404 if isinstance(exception, NoEngineError) else 503)
         return None

@@ -1,5 +1,5 @@
-"""What a console without an engine runs in an engine's place: the samples of its nodes, read by the pipeline's worker,
-and backups of the data directory."""
+"""A console without an engine has this in its place: the samples of its nodes, read by the pipeline's worker, and
+backups of the data directory."""
 
 import logging
 import threading

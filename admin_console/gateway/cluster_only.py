@@ -1,6 +1,7 @@
 """The gateway of a console without an engine: figures are those of the nodes, and acts are theirs.
 
-What takes an engine of the console's own, such as the trash, raises NoEngineError with a sentence: pages leave it out.
+A read that takes an engine of the console's own, such as of the trash, raises NoEngineError with a sentence: pages
+leave it out.
 """
 
 import os
@@ -38,13 +39,26 @@ from admin_console.gateway.history import LakeHistory
 from queue_engine.vocabulary.options.options import Options
 
 NO_FIGURES = "No figures have come from the nodes yet."
-# The acts of the console itself, and of its pipeline's worker on the history.
-_AT_LOOKUPDS = ("tombstone_producer", "register_name", "unregister_topic", "unregister_channel")
-CAPABILITIES = frozenset({"set_addresses", "start_job", "stop_job", *_AT_LOOKUPDS})
+# The acts of the console itself, at nsqlookupds, and of its pipeline's worker on the history. A topic is created at
+# nsqlookupds and nodes.
+CAPABILITIES = frozenset(
+    {
+        "create_topic",
+        "register_name",
+        "set_addresses",
+        "start_job",
+        "stop_job",
+        "tombstone_producer",
+        "unregister_channel",
+        "unregister_topic",
+    }
+)
 
 
 class ClusterOnlyGateway:
     """A Gateway without an engine. newest: returns the cluster's newest figures, None before the first."""
+
+    capabilities = CAPABILITIES
 
     def __init__(self, options: Options, newest: Callable[[], EngineSnapshot | None]) -> None:
         self._options = options
@@ -61,7 +75,7 @@ class ClusterOnlyGateway:
             version=full_version(),
             max_msg_size=self._options.max_msg_size,
             max_defer_ms=self._options.max_req_timeout_ms,
-            capabilities=CAPABILITIES,
+            capabilities=self.capabilities,
         )
 
     # Figures.
@@ -94,7 +108,7 @@ class ClusterOnlyGateway:
 
     def act(self, action: str, topic: str, channel: str = "", asker: Asker = NO_AUTHOR, **details: object) -> ActResult:
         name = f"{topic}/{channel}" if channel else topic
-        return ActResult(FAILED, f"Nothing was done to {name}: {_no_engine(action.replace('_', ' '))}", "NO_ENGINE")
+        return ActResult(FAILED, f"Nothing was done to {name}. {_no_engine(action.replace('_', ' '))}", "NO_ENGINE")
 
     def acts(self, orders: Sequence[ActOrder]) -> list[ActResult]:
         return [self.act(one.action, one.topic, one.channel, one.asker, **one.details) for one in orders]
@@ -167,9 +181,9 @@ class ClusterOnlyGateway:
         _refuse("messages")
 
 
-def _refuse(what: str) -> NoReturn:
-    raise NoEngineError(_no_engine(what))
+def _refuse(lacking: str) -> NoReturn:
+    raise NoEngineError(_no_engine(lacking))
 
 
-def _no_engine(what: str) -> str:
-    return f"this console has no queue of its own, and so no {what}: it runs with --console-only."
+def _no_engine(lacking: str) -> str:
+    return f"This console has no queue of its own, and so no {lacking}: it runs with --console-only."

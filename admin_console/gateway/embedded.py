@@ -63,6 +63,8 @@ CAPABILITIES = frozenset({*ACTS, *USES})
 class EmbeddedGateway:
     """A Gateway on an EngineRunner of this process."""
 
+    capabilities = CAPABILITIES
+
     def __init__(self, runner: EngineRunner, options: Options, *, deadline_s: float = DEADLINE_S) -> None:
         self._runner = runner
         self._calls = runner.calls
@@ -166,7 +168,7 @@ class EmbeddedGateway:
             storage=self._options.storage,
             sync=self._options.sync,
             trash_age_ms=self._options.trash_age_ms,
-            capabilities=CAPABILITIES,
+            capabilities=self.capabilities,
             broadcast_address=self._options.effective_broadcast_address,
         )
 

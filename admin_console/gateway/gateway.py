@@ -96,6 +96,7 @@ __all__ = [
     "is_valid_name",
     "parse_duration_ms",
     "set_gateway",
+    "why_no_engine",
     "why_not",
 ]
 
@@ -115,7 +116,7 @@ class EngineUnavailableError(Exception):
 
 
 class NoEngineError(EngineUnavailableError):
-    """This console runs without an engine of its own, and has not what one would have; the text is a sentence."""
+    """The read takes an engine, and this console runs without one; the text is a sentence."""
 
 
 class ReadRefusedError(Exception):
@@ -201,6 +202,11 @@ class Deletion:
 
 class Gateway(Protocol):
     """One engine, embedded or remote. Any thread; nothing here blocks longer than its deadline."""
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """The acts and uses that it has, as of `NodeInfo`."""
+        ...
 
     def snapshot(self) -> EngineSnapshot | None:
         """The newest figures, up to a second old; None before the first."""
@@ -355,4 +361,11 @@ def get_gateway() -> Gateway:
 
 def has_capability(name: str) -> bool:
     """Whether the gateway of this process has this act or use; True while there is none: it is starting or stopping."""
-    return _gateway is None or name in _gateway.node().capabilities
+    return _gateway is None or name in _gateway.capabilities
+
+
+def why_no_engine(name: str) -> str:
+    """Why this act or use takes an engine that this console has not; "" where it can be done here."""
+    if has_capability(name):
+        return ""
+    return f"This console has no queue of its own, and so no {name.replace('_', ' ')}: it runs with --console-only."

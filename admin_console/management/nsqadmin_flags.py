@@ -102,7 +102,7 @@ def notes_of(given: Given) -> list[str]:
 
 
 def arguments_of(given: Given, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The options of `serve`. What is given here is stronger than the environment, nsqadmin's defaults are weaker."""
+    """The options of `serve`. Flags are stronger than the environment, nsqadmin's defaults are weaker."""
     values = {name: value for name, value in given.values.items() if name not in WITHOUT_EFFECT}
     if environment_variable("--console-address") not in environment:
         values.setdefault("http-address", ADDRESS_DEFAULT)

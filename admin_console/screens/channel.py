@@ -106,7 +106,7 @@ def parts(
         "stats": partial.stats(_stats(diagnosis, live.rings_of(topic_name, name)), silent, growing="depth"),
         "tables": {
             "clients": _client_table(stats, role, topic_name, name, diagnosis, of_nodes),
-            "in_flight": _in_flight_table(own, in_flight, role, topic_name, name),
+            "in_flight": _in_flight_table(own or stats, None if own is None else in_flight, role, topic_name, name),
             **by_node,
         },
         "flags": {
@@ -126,8 +126,9 @@ def parts(
         "texts": {
             **panel_texts(live, stats),
             "ramp": ramp,
-            "in_flight_count": _shown(in_flight, own.in_flight_count if own else 0)
-            + ("" if own is stats else _OWN_ALONE),
+            "in_flight_count": "not listed: they are at other nodes"
+            if own is None
+            else _shown(in_flight, own.in_flight_count) + ("" if own is stats else _OWN_ALONE),
             "clients_count": f"{clients} · each row counts since it connected" if stats.client_count else clients,
             **quarantine.texts(stats, live.snapshot.taken_at_ns),
             **latency.texts(stats.window, live.snapshot),
@@ -340,7 +341,7 @@ def _in_flight_table(
             )
         )
     if in_flight is None and stats and stats.in_flight_count:
-        empty = Empty("", f"{units.plural(stats.in_flight_count, 'message')}; the list is not available now.")
+        empty = Empty("", f"{units.plural(stats.in_flight_count, 'message')}; the list is not available here now.")
     else:
         empty = Empty("", "No message is in flight.")
     return Table.build("in_flight", "Messages in flight", _IN_FLIGHT_COLUMNS, rows[:IN_FLIGHT_MAX], empty)

@@ -11,7 +11,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from admin_console.gateway.act_sentences import SENTENCES
-from admin_console.gateway.gateway import get_gateway, is_valid_name
+from admin_console.gateway.gateway import get_gateway, is_valid_name, why_no_engine
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.cells import ActionCell
 from admin_console.views.bulk_kinds import KINDS
@@ -145,7 +145,8 @@ def _button(
     request: CheckedRequest = context["request"]
     doers = _doers_of(name, names)
     # A node or a kind of topic that can't do it comes before a role that may not.
-    reason = (context.get("cannot", {}).get(name) if doers is None else doers.why_not) or request.why_not[name]
+    here = context.get("cannot", {}).get(name) or why_no_engine(name)
+    reason = (here if doers is None else doers.why_not) or request.why_not[name]
     if doers is not None and doers.count > 1:
         label = f"{label.removesuffix('…')} on {doers.count:,} nodes…"
     return SafeString(ActionCell(label, "" if reason else href, reason, **look).html)
@@ -156,6 +157,16 @@ def _doers_of(name: str, names: Sequence[str]) -> Doers | None:
     if not names or name not in SENTENCES or not is_valid_name(names[0]):
         return None
     return doers_of(get_gateway(), name, names[0], names[1] if len(names) > 1 else "")
+
+
+@register.simple_tag
+def messages_button(href: str, topic: str, channel: str) -> SafeString:
+    """The link to a channel's messages; disabled with the reason where no node of it lists them."""
+    doers = doers_of(get_gateway(), "list_messages", topic, channel)
+    reason = why_no_engine("list_messages") if doers is None else doers.why_not
+    if reason:
+        return format_html('<span class="button" aria-disabled="true" title="{}">Messages</span>', reason)
+    return format_html('<a class="button" href="{}">Messages</a>', href)
 
 
 def _joined(buttons: Iterable[str]) -> SafeString:

@@ -33,6 +33,7 @@ from admin_console.gateway.gateway import (
     EngineUnavailableError,
     TopicStats,
     get_gateway,
+    why_no_engine,
 )
 from admin_console.views.node_answers import node_results, node_row
 from admin_console.views.on_nodes import NODE, Holder, OnNodes, on_nodes
@@ -208,6 +209,8 @@ class ActPage(View):
         return self.gateway.act_beside(self.action, self.topic, self.channel, self.asker(), do)
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if (sentence := why_no_engine(self.action)) and self.nodes is None:
+            return refusal(request, sentence, status=404)
         try:
             return super().dispatch(request, *args, **kwargs)
         except NotThereError as exc:

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.cluster import get_cluster
 from admin_console.cluster.lookupd_answers import ListedProducer, ListedTopic, LookupdReport, topics_listed
-from admin_console.gateway.gateway import LookupdStats, get_gateway
+from admin_console.gateway.gateway import LookupdStats, get_gateway, why_no_engine
 from admin_console.gateway.sentences import and_list
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.views.standing import stands
@@ -113,6 +113,7 @@ def lookup_page(request: CheckedRequest) -> HttpResponse:
         "query": query,
         "has_answers": bool(answered),
         "has_several": len(sources) > 1,
+        "has_engine": not why_no_engine("publish"),
         "config_url": f"http://{gateway.node().http_address}/config/nsqlookupd_tcp_addresses",
     }
     return render(request, "pages/lookup.html", context)

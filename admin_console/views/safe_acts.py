@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from admin_console.gateway.gateway import (
@@ -10,6 +11,7 @@ from admin_console.gateway.gateway import (
     format_duration,
     is_valid_name,
     parse_duration_ms,
+    why_no_engine,
     why_not,
 )
 from admin_console.gateway.sentences import counted
@@ -38,6 +40,12 @@ def checked_name(text: str, kind: str) -> str:
 
 class CreateTopic(ActPage):
     routes = {"create_topic": "topics/~create/"}
+
+    def get(self, request: HttpRequest, **names: str) -> HttpResponse:
+        # Without an engine a topic is made at nsqlookupds and nodes, by the form that names them.
+        if why_no_engine("publish"):
+            return HttpResponseRedirect(reverse("register_name"))
+        return super().get(request, **names)
 
     def question(self) -> Question:
         wanted = self.request.POST.get("topic", "") or self.request.GET.get("topic", "")

@@ -39,7 +39,7 @@ BARRIER_S = 30.0
 
 
 class BackedUp(Protocol):
-    """What a running server writes in its data directory."""
+    """The files that a running server writes in its data directory."""
 
     @property
     def is_closing(self) -> bool: ...
@@ -54,7 +54,7 @@ class BackedUp(Protocol):
 
 
 class EngineFiles:
-    """A BackedUp: what an engine writes. stores, sampler: each has a log there, or none."""
+    """A BackedUp: the files of an engine. stores, sampler: each has a log there, or none."""
 
     def __init__(self, catalog: Catalog, stores: Stores, sampler: Sampler) -> None:
         self._catalog = catalog
@@ -124,7 +124,7 @@ class _Backup:
 class Backups:
     """Takes backups, at most one at a time. Belongs to the engine's thread.
 
-    backgrounds: all that write to the data directory. files: what is written there.
+    backgrounds: all that write to the data directory. files: those that are written there.
     """
 
     def __init__(

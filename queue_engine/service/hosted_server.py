@@ -1,4 +1,4 @@
-"""What the console's process runs beside its pages: with an engine (`runner.py`), or without one.
+"""The server that the console's process runs beside its pages: with an engine (`runner.py`), or without one.
 
 It holds the data directory's lock, and the sockets that are bound before anything is read; until they are taken over
 they answer probes.

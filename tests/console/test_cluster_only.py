@@ -1,5 +1,6 @@
 """The console without an engine: every page answers with the figures of the nodes, or says in words what it has not."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,13 +113,30 @@ def test_without_addresses_the_pages_say_how_to_name_nodes(figures: Figures) -> 
     assert "or enter them under Addresses" in text
 
 
+def test_pages_offer_no_act_and_no_list_that_takes_an_engine(figures: Figures) -> None:
+    figures.are(topic(TOPIC, channel(TOPIC, CHANNEL, in_flight_count=3), storage="log"))
+    browser = client_of(make_user())
+    html = browser.get(f"/topics/{TOPIC}/{CHANNEL}/").content.decode()
+    for label in ("Messages", "Rewind…"):
+        assert re.search(
+            rf'<span class="button" aria-disabled="true" title="This console has no queue [^>]*>{label}<', html
+        )
+    assert "This server’s registrations" not in browser.get("/lookup/").content.decode()
+    assert browser.get("/topics/~create/").headers["Location"] == "/lookup/~create/"
+    rewind = browser.get(f"/topics/{TOPIC}/{CHANNEL}/~rewind/")
+    assert rewind.status_code == 404
+    assert "This console has no queue of its own, and so no rewind channel" in rewind.content.decode()
+
+
 def test_an_act_of_an_engine_is_refused_with_a_sentence(figures: Figures) -> None:
     figures.are(topic(TOPIC, channel(TOPIC, CHANNEL)))
     answer = client_of(make_user()).post(
         f"/topics/{TOPIC}/~pause/", {"reason": "no"}, headers={"Accept": "application/json"}
     )
-    assert answer.status_code == 400
-    assert answer.json()["message"].startswith(f"Nothing was done to {TOPIC}: this console has no queue of its own")
+    assert answer.status_code == 404
+    assert answer.json()["message"] == (
+        "This console has no queue of its own, and so no pause topic: it runs with --console-only."
+    )
 
 
 @pytest.mark.parametrize("path", ["/ping", "/livez", "/readyz"])
