@@ -107,7 +107,8 @@ class SentenceCell(BaseCell):
     @property
     def html(self) -> str:
         rest = _element(' <span class="muted">{}</span>', self.rest) if self.rest else ""
-        return _element("<strong>{}</strong>{}", units.unbroken(self.text), rest)
+        # In one element: at 360 pixels a cell's parts stand side by side.
+        return _element("<span><strong>{}</strong>{}</span>", units.unbroken(self.text), rest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 from admin_console.cluster import differences as kinds
 from admin_console.cluster.differences import Difference
 from admin_console.hub.hub import LiveState
-from admin_console.screens.cells import BaseCell, Chip, LinkCell, SentenceCell, StateCell
-from admin_console.screens.links import act_cell, url_of
+from admin_console.screens.cells import BaseCell, Cell, Chip, LinkCell, SentenceCell, StateCell
+from admin_console.screens.links import act_cell, node_url, url_of
 from admin_console.screens.parts import Column, Empty, Table
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -32,7 +31,8 @@ def parts(live: LiveState, role: Role, page: str, topic: str, channel: str) -> d
     if page in ("topic", "channel"):
         found = [one for one in found if one.topic == topic and (page == "topic" or one.channel in ("", channel))]
     listed = list(found)
-    rows = [("/".join(one.key), _cells(one, role)) for one in listed[:SHOWN_MAX]]
+    here = (topic, channel) if page in ("topic", "channel") else None
+    rows = [("/".join(one.key), _cells(one, role, here)) for one in listed[:SHOWN_MAX]]
     return {
         "tables": {
             "differences": Table.build(
@@ -51,14 +51,14 @@ def _count(found: Sequence[Difference]) -> str:
     return f"{words}, the worst first" if len(found) > 1 else words
 
 
-def _cells(one: Difference, role: Role) -> tuple[BaseCell, ...]:
+def _cells(one: Difference, role: Role, here: tuple[str, str] | None) -> tuple[BaseCell, ...]:
     since = f"Since {units.moment(one.since_ms)} UTC" if one.since_ms else ""
     chip = Chip(one.kind, _TONES.get(one.kind, "warning"), since)
-    return StateCell((chip,)), SentenceCell(one.title, one.text), _act(one, role)
+    return StateCell((chip,)), SentenceCell(one.title, one.text), _act(one, role, here)
 
 
-def _act(one: Difference, role: Role) -> BaseCell:
-    """The likely cure, or where the cause shows."""
+def _act(one: Difference, role: Role, here: tuple[str, str] | None) -> BaseCell:
+    """The likely cure, or the place of the cause; nothing where that is this page. here: topic and channel of it."""
     if one.kind == kinds.CHANNEL:
         query = {"topic": one.topic, "channel": one.channel, "node": one.node}
         return act_cell("Create it there…", "register_name", role, query=query)
@@ -68,12 +68,13 @@ def _act(one: Difference, role: Role) -> BaseCell:
         return LinkCell("Sort by version", f"{url_of('nodes')}?sort=version")
     if one.kind == kinds.TOMBSTONE:
         return LinkCell("Show producers", url_of("topic", one.topic))
+    if one.kind == kinds.PAUSED and (one.topic, one.channel) == here:
+        return Cell("")
     if one.kind == kinds.PAUSED:
         name = f"{one.topic}/{one.channel}" if one.channel else one.topic
         url = url_of("channel", one.topic, one.channel) if one.channel else url_of("topic", one.topic)
         return LinkCell(_label("Open", name), url)
-    by_name = urlencode({"q": one.node}) if one.node else ""
-    return LinkCell(_label("Open", one.node or "Nodes"), f"{url_of('nodes')}?{by_name}")
+    return LinkCell(_label("Open", one.node), node_url(one.node)) if one.node else LinkCell("Nodes", url_of("nodes"))
 
 
 def _label(verb: str, name: str) -> str:

@@ -87,10 +87,7 @@ def test_a_channel_that_some_nodes_lack_is_named_with_them() -> None:
         places(a=[channel("invoices", "pdf")], b=[channel("invoices", "pdf")], c={"message_count": 70, "channels": ()}),
     )
     assert said(found) == [
-        (
-            "invoices/pdf exists on 2 of 3 nodes that have invoices. Not on c: messages that are published there do "
-            "not reach it."
-        )
+        ("invoices/pdf exists on 2 of 3 nodes that have invoices. Not on c: messages published there miss it.")
     ]
     assert [(one.kind, one.topic, one.channel, one.node) for one in found] == [("channel", "invoices", "pdf", "c")]
 

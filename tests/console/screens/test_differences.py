@@ -8,6 +8,7 @@ from admin_console.cluster.nodes import ClusterState
 from admin_console.gateway.cluster_view import ClusterView
 from admin_console.hub.hub import Hub
 from admin_console.screens.build import Request, build_screen
+from admin_console.screens.links import node_url
 from admin_console.screens.parts import Screen
 from admin_console.vocabulary.roles import Role
 from tests.support.pages.snapshots import channel, snapshot, topic
@@ -38,8 +39,8 @@ def test_the_nodes_page_has_all_with_the_likely_cure() -> None:
     assert "chip-warning" in consumers[0]
     assert "Since 1970-01-01 00:00:01 UTC" in consumers[0]
     # Names of nodes are others' text.
-    assert consumers[1] == '<strong>invoices/pdf: one.</strong> <span class="muted">Two &lt;b&gt;.</span>'
-    assert 'href="/nodes/?q=nsq-c%3A4151">Open nsq-c:4151</a>' in consumers[2]
+    assert consumers[1] == '<span><strong>invoices/pdf: one.</strong> <span class="muted">Two &lt;b&gt;.</span></span>'
+    assert f'href="{node_url("nsq-c:4151")}">Open nsq-c:4151</a>' in consumers[2]
     create = "/lookup/~create/?topic=invoices&channel=mail&node=nsq-b%3A4151"
     assert f'href="{create}"' in unescape(missing[2])
     assert "Open nsq-c:4151" in clock[2]
@@ -53,6 +54,8 @@ def test_the_nodes_page_has_all_with_the_likely_cure() -> None:
 
 def test_a_topic_has_those_about_it_and_a_channel_those_about_both() -> None:
     every = (CONSUMERS, CHANNEL, PAUSED, CLOCK)
+    # A page does not link itself.
+    assert lines(screen("topic", PAUSED, topic="invoices"))[0][2] == ""
     assert [line[1] for line in lines(screen("topic", *every, topic="invoices"))] == [
         line[1] for line in lines(screen("nodes", CONSUMERS, CHANNEL, PAUSED))
     ]
