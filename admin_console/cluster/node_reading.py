@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from zlib import crc32
 
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.members import Identity, Member
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 # Of a core, for taking in the answers of one node: one with names without end makes its own period longer.
 NODE_CPU_SHARE = 0.02
+SPREAD_SHARE = 0.75  # of the first period
 # An nsqd need not stop to measure its memory; a Penstock adds its latencies as histograms.
 _STATS_QUERY = {"format": "json", "include_mem": "false", "include_buckets": "true"}
 
@@ -80,6 +82,7 @@ class NodeReading:
         self._on_change = on_change
         self._is_woken = asyncio.Event()
         self._due_s = 0.0  # the next reading of all topics
+        self._is_spread = False
         self._all_cpu_s = 0.0  # what taking in the newest of these took
         self._watched_s: dict[str, float] = {}  # topic → the begin of its newest reading alone
         self._producers_s: dict[str, float] = {}  # of those with clients
@@ -117,6 +120,11 @@ class NodeReading:
                 self._due_s = now_s + self._stretch.period_s
                 is_answered = await self._taken_in(self._read_all)
                 self._due_s = max(self._due_s, now_s + self._all_cpu_s / NODE_CPU_SHARE)
+                if not self._is_spread and is_answered:
+                    # All nodes are read at once when the reading begins, and from then on one after the other.
+                    fraction = crc32(str(self._target).encode()) / (1 << 32)
+                    self._due_s -= SPREAD_SHARE * fraction * self._stretch.period_s
+                    self._is_spread = True
             elif watch is not None and now_s >= watch_s:
                 is_answered = await self._taken_in(partial(self._read_alone, watch))
             else:
