@@ -145,10 +145,10 @@ def _button(
     request: CheckedRequest = context["request"]
     doers = _doers_of(name, names)
     # A node or a kind of topic that can't do it comes before a role that may not.
-    here = context.get("cannot", {}).get(name) or why_no_engine(name)
-    reason = (here if doers is None else doers.why_not) or request.why_not[name]
-    if doers is not None and doers.count > 1:
-        label = f"{label.removesuffix('…')} on {doers.count:,} nodes…"
+    of_nodes = why_no_engine(name) if doers is None else doers.why_not
+    reason = context.get("cannot", {}).get(name) or of_nodes or request.why_not[name]
+    if doers is not None and doers.where and not reason and label.endswith("…"):
+        label = f"{label.removesuffix('…')}{doers.where}…"
     return SafeString(ActionCell(label, "" if reason else href, reason, **look).html)
 
 

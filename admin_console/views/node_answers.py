@@ -10,7 +10,7 @@ from admin_console.answers.refusal import wants_fragment
 from admin_console.gateway.fan_out import NodeResult
 from admin_console.gateway.gateway import DONE, UNKNOWN
 from admin_console.gateway.sentences import counted
-from admin_console.views.on_nodes import with_nodes
+from admin_console.views.on_nodes import NODE, with_nodes
 
 _MARKS = {DONE: "✓", UNKNOWN: "?"}
 
@@ -43,6 +43,8 @@ def node_results(
         "again_url": with_nodes(again_url, left) if left else "",
         "again": "Try the rest again…" if len(left) < len(results) else "Try again…",
         "undo_url": undo_url,
+        # A pause is undone on all of them; the trash is this server's.
+        "undo": "Undo…" if f"{NODE}=" in undo_url else "Undo on this server…",
     }
     template = "acts/_node_results.html" if wants_fragment(request) else "acts/node_results.html"
     return render(request, template, context)

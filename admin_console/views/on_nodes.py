@@ -5,7 +5,8 @@ node that can't do the act is left out, with the reason. The newest figures of t
 server's own are read at this moment.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from admin_console.gateway.fan_out import (
 from admin_console.gateway.gateway import DONE, FAILED, ActOrder, ActResult, ChannelStats, Gateway, TopicStats
 from admin_console.gateway.held import has_grown, now_and_then
 from admin_console.gateway.node_requests import why_node_can_not
-from admin_console.gateway.sentences import counted, message_counts
+from admin_console.gateway.sentences import and_list, counted, message_counts
 from admin_console.hub.hub import get_hub
 from admin_console.views.question import NodeRow, Question
 from admin_console.vocabulary import units
@@ -48,6 +49,7 @@ ON_NODES = frozenset(
 }
 ON_ONE = frozenset({"publish"})  # on one node at a time
 _REASONS_MAX = 3
+_OF_NSQD = re.compile(r"(.* is an nsqd and )(.*?)(, and so it is .*|\.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +226,16 @@ def on_nodes(gateway: Gateway, action: str, topic: str, channel: str, wanted: Co
 
 @dataclass(frozen=True, slots=True)
 class Doers:
-    """The nodes that an act's button is about. count: how many of them can do it. why_not: why none can, sentences; ""
-    where one can."""
+    """The nodes that an act's button is about. count: how many of them can do it; 0 for one that is no matter of nodes.
+    why_not: why none can, a sentence; "" where one can."""
 
     count: int
     why_not: str = ""
+
+    @property
+    def where(self) -> str:
+        """Behind the button's label."""
+        return f" on {counted(self.count, 'node')}" if self.count else ""
 
 
 def doers_of(gateway: Gateway, action: str, topic: str, channel: str) -> Doers | None:
@@ -244,17 +251,26 @@ def doers_of(gateway: Gateway, action: str, topic: str, channel: str) -> Doers |
     others = [nodes[place.node] for place in places if place.node in nodes]
     reasons = [reason for node in others if (reason := why_node_can_not(node, action))]
     if action not in ON_NODES:
-        if has_own:
-            return Doers(1)
         reasons = reasons or [f"{node.name} does this at its own console alone" for node in others]
-        return Doers(0, _in_short(reasons))
+        return Doers(0, "" if has_own else _in_short(reasons))
     count = len(others) - len(reasons) + has_own
-    return Doers(min(count, 1) if action in ON_ONE else count, "" if count else _in_short(reasons))
+    is_counted = len(places) > 1 and action not in ON_ONE
+    return Doers(count if is_counted else 0, "" if count else _in_short(reasons))
 
 
 def _in_short(reasons: Sequence[str]) -> str:
-    more = f" So it is with {counted(len(reasons) - 1, 'further node')}." if len(reasons) > 1 else ""
-    return f"{reasons[0]}.{more}" if reasons else ""
+    more = f", and so it is with {counted(len(reasons) - 1, 'further node')}" if len(reasons) > 1 else ""
+    return f"{reasons[0]}{more}." if reasons else ""
+
+
+def all_in_words(reasons: Iterable[str]) -> list[str]:
+    """Reasons why acts can't be done, as sentences: those of one nsqd share one."""
+    phrases: dict[tuple[str, str], dict[str, None]] = {}
+    for reason in filter(None, reasons):
+        found = _OF_NSQD.fullmatch(reason)
+        before, phrase, behind = found.groups() if found is not None else (reason, "", "")
+        phrases.setdefault((before, behind), {})[phrase] = None
+    return [f"{before}{and_list(list(found))}{behind}" for (before, behind), found in phrases.items()]
 
 
 def _has_engine(gateway: Gateway) -> bool:

@@ -33,6 +33,7 @@ from admin_console.screens.build import FIELD_LENGTH_MAX, LENGTHS_MAX, Request, 
 from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.screens.partial import own_storage
 from admin_console.views.act_buttons import BUTTONS
+from admin_console.views.on_nodes import ON_NODES, all_in_words, doers_of
 from admin_console.views.page_cache import Rendered, cached_page
 from admin_console.vocabulary.roles import Role
 
@@ -181,16 +182,21 @@ def _nodes(gateway: Gateway) -> Mapping[str, str]:
 
 
 def _cannot(live: LiveState | None, page_request: Request) -> Mapping[str, Any]:
-    """Act → why the topic's kind can't do it; and the same `sentences`, for readers without a pointer."""
+    """Act → why the topic's kind or nodes can't do it; and the same `sentences`, for readers without a pointer."""
     topic = live.topics.get(page_request.topic) if live and page_request.page in ("topic", "channel") else None
-    storage = own_storage(live, topic) if live and topic else ""
-    if not storage:
-        return {}  # it is at other nodes alone
+    if live is None or topic is None:
+        return {}
+    storage = own_storage(live, topic)  # "" where it is at other nodes alone
     names = [name for name in (page_request.topic, page_request.channel) if name]
     reads = ("read_messages",) if page_request.page == "topic" else ()
     acts = (*reads, *(button.act for button in BUTTONS[page_request.page]))
-    reasons = {act: why_not(act, storage, *names) for act in acts}
-    return {**reasons, "sentences": merged_sentences(reasons.values())}
+    of_kind = {act: why_not(act, storage, *names) for act in acts} if storage else {}
+    doers = {act: doers_of(get_gateway(), act, page_request.topic, page_request.channel) for act in acts}
+    of_nodes = {act: found.why_not for act, found in doers.items() if found is not None}
+    # Another node may do what this server's kind of topic can't.
+    of_kind = {act: reason for act, reason in of_kind.items() if act not in of_nodes or act not in ON_NODES}
+    sentences = [*merged_sentences(of_kind.values()), *all_in_words(dict.fromkeys(of_nodes.values()))]
+    return {**of_kind, **{act: reason for act, reason in of_nodes.items() if reason}, "sentences": sentences}
 
 
 def _newest(gateway: Gateway) -> LiveState | None:

@@ -142,7 +142,7 @@ class Removal(ActPage):
     def undo_on(self, holder: Holder) -> str:
         place = holder.place
         if reason := holder.node.why_not("restore_trash"):
-            return f"this can't be undone: {reason}"
+            return f"this can't be undone: {reason.replace(holder.name, 'it', 1)}"
         names = [name for name in (self.topic, self.channel) if name]
         if reason := why_not("restore_trash", place.stats.storage, *names):
             return f"this can't be undone: {reason}"
