@@ -9,6 +9,8 @@ from admin_console.cluster.node_stats import Figures
 from queue_engine.delivery.stats import ClientStats
 from queue_engine.vocabulary.figures import CLIENT, in_stats
 
+# Of a connection in a page's path: an address as all others than hostile nodes write it.
+KEY = r"[A-Za-z0-9\[][A-Za-z0-9._:%\[\]-]{0,99}"
 _DEFAULTS: dict[type, object] = {int: 0, str: "", bool: False}
 _ATTRIBUTES = {
     row.name: (row.attribute, _DEFAULTS[row.type])

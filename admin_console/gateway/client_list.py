@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2s
 from typing import Any
 
-from admin_console.cluster.client_figures import KEY, client_stats
 from admin_console.cluster.cluster import Cluster, get_cluster
+from admin_console.cluster.node_clients import KEY, client_stats
 from admin_console.cluster.node_stats import Figures, NodeStats
 from admin_console.cluster.nodes import Node
 from admin_console.gateway.gateway import ClientStats, Connections, EngineUnavailableError, Gateway, get_gateway
@@ -211,7 +211,7 @@ def _clients_of(node: Node, stats: NodeStats) -> Iterator[Client]:
     zone = node.info.zone if node.info else ""
 
     def client(figures: Figures, topic: str, channel: str) -> Client:
-        one = client_stats(figures)
+        one = client_stats(node.name, figures)
         own_zone = figures.get("topology_zone") or ""
         is_local = own_zone == zone if own_zone and zone else None
         key = one.remote_address if _KEY.fullmatch(one.remote_address) else ""

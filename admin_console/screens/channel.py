@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from admin_console.cluster.client_figures import KEY, client_stats
+from admin_console.cluster.node_clients import KEY, client_stats
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.finding import TONES
@@ -231,7 +231,7 @@ def _consumers(live: LiveState, places: "Sequence[Place]") -> "Sequence[_Consume
         topic = node.stats.topics.get(stats.topic_name)
         channel = topic.channels.get(stats.channel_name) if topic else None
         listed = (channel.clients or ()) if channel else ()
-        found += [(place, client_stats(one), one["timeout_count"]) for one in listed[:CLIENTS_MAX]]
+        found += [(place, client_stats(place.node, one), one["timeout_count"]) for one in listed[:CLIENTS_MAX]]
     return found
 
 

@@ -91,7 +91,7 @@ def _stats(line: ClientLine, peers: list[Client]) -> tuple[Stat, ...]:
         note = f"peers {words(of_peers)}" if peers else "no peers" if client.topic else "no channel"
         stats.append(Stat(name, label.partition(" /")[0], Cell(words(figure(client))), Cell(note)))
     connected = connected_cell(client)
-    return (*stats, Stat("connected", "Connected", connected, Cell("since it connected"), connected.title))
+    return (*stats, Stat("connected", "Connected", connected, Cell(client.stats.user_agent[:32]), connected.title))
 
 
 def _compared(client: Client, peers: list[Client]) -> list[tuple[str, list[BaseCell]]]:
@@ -117,7 +117,7 @@ def _facts(client: Client) -> list[tuple[str, list[BaseCell]]]:
         ("User agent", stats.user_agent),
         ("Connected", f"{units.moment(stats.connect_ts * 1_000)} UTC" if stats.connect_ts else ""),
         ("Agreed on", connections.layers(stats) or "a plain connection"),
-        ("TLS", " · ".join(filter(None, (stats.tls_version, stats.tls_cipher_suite)))),
+        ("Cipher suite", stats.tls_cipher_suite),
         ("Message timeout", units.duration(stats.msg_timeout_ms / 1_000) if stats.msg_timeout_ms else ""),
         ("Identity", " · ".join(filter(None, (stats.auth_identity, stats.auth_identity_url)))),
         ("Zone", " · ".join(filter(None, (client.region, client.zone, "that of its node" if client.is_local else "")))),

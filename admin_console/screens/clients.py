@@ -42,7 +42,7 @@ _COLUMNS = (
     Column("state", "State", "state"),
     Column("node", "Node", "text"),
     Column("channel", "Channel", "text"),
-    Column("in_flight", "In flight, share", "progress", help="Of all that the channel's consumers hold"),
+    Column("in_flight", "In flight", "progress", help="Of all that the channel's consumers hold"),
     Column("ready", "RDY", help=CLIENT_HELP["ready_count"]),
     Column("rate", "Finished /s", help="Over the last 10 to 20 s"),
     Column("finished", "Finished", help=CLIENT_HELP["finish_count"]),
@@ -119,9 +119,13 @@ def matching(clients: ClientList, wanted: str) -> list[ClientLine]:
 def cells(line: ClientLine, names: Iterable[str]) -> list[BaseCell]:
     """The cells of the columns with these names."""
     client, stats = line.client, line.client.stats
-    address = f"{stats.remote_address} · {stats.user_agent}" if stats.user_agent else stats.remote_address
+    # The port is on its own page.
+    host = stats.remote_address.rpartition(":")[0] or stats.remote_address
+    address = f"{host} · {stats.user_agent}" if stats.user_agent else host
     made: dict[str, BaseCell] = {
-        "name": BesideCell(client.name, client_url(client.node, client.key), address, stats.hostname),
+        "name": BesideCell(
+            client.name, client_url(client.node, client.key), address, f"{stats.hostname} {stats.remote_address}"
+        ),
         "state": StateCell(line.chips),
         "node": NameCell(client.node, node_url(client.node)),
         "channel": channel_cell(client.topic, client.channel) if client.topic else _published(client),
@@ -134,7 +138,8 @@ def cells(line: ClientLine, names: Iterable[str]) -> list[BaseCell]:
         "ready": _count(stats.ready_count),
         "rate": Cell(
             units.bare(units.rate(client.rates.finished_s if client.rates else None)),
-            tone="" if client.rates and client.rates.finished_s else "muted",
+            f"{units.number(stats.finish_count)} since it connected",
+            "" if client.rates and client.rates.finished_s else "muted",
         ),
         "finished": _count(stats.finish_count),
         "requeued": _count(stats.requeue_count),

@@ -286,11 +286,11 @@ def test_a_phone_has_all_places_and_the_users_entries_in_one_menu(open_page: Ope
     page = open_page("/password/", graphs=False)
     page.set_viewport_size(NARROW)
     page.get_by_role("button", name="Menu").click()
-    assert page.evaluate(PLACES) == 7
+    assert page.evaluate(PLACES) == 8
     expect(page.get_by_role("searchbox", name="Search topics")).to_be_visible()
     parts = page.locator(".menu :is(.who-menu .entry, .who-menu label, .places > a)")
     heights = parts.evaluate_all("(all) => all.filter((one) => one.checkVisibility()).map((one) => one.offsetHeight)")
-    assert len(heights) == 16
+    assert len(heights) == 17
     assert min(heights) >= 44
     page.get_by_role("link", name="Trash").click()
     page.wait_for_url("**/trash/")

@@ -16,7 +16,7 @@ from admin_console.accounts.models import User
 from admin_console.cluster.chosen_addresses import ChosenAddresses
 from admin_console.cluster.cluster import Cluster, get_cluster, set_cluster
 from admin_console.cluster.merger import Merger
-from admin_console.cluster.options import NO_ADDRESSES, ClusterOptions
+from admin_console.cluster.options import NO_ADDRESSES, PACE, ClusterOptions, Pace
 from admin_console.gateway.embedded import EmbeddedGateway, identity_of
 from admin_console.gateway.gateway import set_gateway
 from admin_console.gateway.pipeline import Pipeline, set_pipeline
@@ -45,14 +45,16 @@ def client_of(user: User, **kwargs: Any) -> Client:
 
 
 @contextmanager
-def console_engine(data_path: Path, **options: Any) -> Iterator[EngineRunner]:
-    """A running engine that the console's gateway leads to. The hub knows nothing before it and nothing after it."""
+def console_engine(data_path: Path, *, pace: Pace = PACE, **options: Any) -> Iterator[EngineRunner]:
+    """A running engine that the console's gateway leads to. The hub knows nothing before it and nothing after it. pace:
+    of reading other nodes."""
     settled = engine_options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(data_path), **options)
     runner = EngineRunner(settled)
     runner.start()
     set_gateway(EmbeddedGateway(runner, settled))
     set_pipeline(Pipeline(data_path / "pipeline"))
-    cluster = Cluster(ClusterOptions(), ChosenAddresses(data_path, NO_ADDRESSES), partial(identity_of, runner, settled))
+    own = partial(identity_of, runner, settled)
+    cluster = Cluster(ClusterOptions(), ChosenAddresses(data_path, NO_ADDRESSES), own, pace)
     cluster.start()
     set_cluster(cluster)
     get_hub().forget_all()
