@@ -368,4 +368,4 @@ def why_no_engine(name: str) -> str:
     """Why this act or use takes an engine that this console has not; "" where it can be done here."""
     if has_capability(name):
         return ""
-    return f"This console has no queue of its own, and so no {name.replace('_', ' ')}: it runs with --console-only."
+    return f"This console has no queue of its own, which {name.replace('_', ' ')} takes: it runs with --console-only."

@@ -175,7 +175,7 @@ def _screen(
     if request.page in ("pipeline", "replay"):
         assert pipeline is not None, "a page about the pipeline is made from a look at it"
         if request.page == "pipeline":
-            return Screen(**common, **pipeline_screen.parts(live, request.role, pipeline))
+            return Screen(**common, **pipeline_screen.parts(live, request.role, pipeline, has_queue=bool(http_address)))
         return Screen(**common, **replay.parts(request.role, pipeline, request.replay))
     if request.page == "topic":
         return Screen(**common, **topic.parts(live, request.role, request.topic, pipeline, request.list_query))

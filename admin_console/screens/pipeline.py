@@ -66,11 +66,18 @@ _REPLAY_COLUMNS = (
 )
 
 
-def parts(live: LiveState | None, role: Role, view: "PipelineView") -> dict[str, Any]:
-    """The parts of the screen. live: for the cursors of topics as they are now; None before the first figures."""
+_NO_QUEUE = "This console has no queue of its own; the jobs write the history of its nodes."
+
+
+def parts(live: LiveState | None, role: Role, view: "PipelineView", *, has_queue: bool = True) -> dict[str, Any]:
+    """The parts of the screen. live: for the cursors of topics as they are now; None before the first figures.
+    has_queue: whether this console runs with an engine, which an archive and replays take."""
     cursors = archive_cursors(live)
-    jobs, archived = job_table(view, role, _to_archive(live, cursors)), _topic_table(live, view, cursors, role)
-    replays = _replay_table(view, role)
+    jobs, archived = (
+        job_table(view, role, _to_archive(live, cursors)),
+        _topic_table(live, view, cursors, role, has_queue),
+    )
+    replays = _replay_table(view, role, has_queue)
     return {
         "subtitle": _subtitle(view),
         "banner": _banner(view),
@@ -295,7 +302,11 @@ def _at_most(seconds: float | None) -> str:
 
 
 def _topic_table(
-    live: LiveState | None, view: "PipelineView", cursors: "dict[tuple[str, int, int], CursorStats]", role: Role
+    live: LiveState | None,
+    view: "PipelineView",
+    cursors: "dict[tuple[str, int, int], CursorStats]",
+    role: Role,
+    has_queue: bool,
 ) -> Table:
     archived = {(one.topic, one.number, one.id_base): one for one in view.topics}
     present = {topic.topic_name for topic in live.snapshot.topics if topic.storage == "log"} if live else set()
@@ -320,11 +331,15 @@ def _topic_table(
                 ),
             )
         )
-    empty = Empty(
-        "No topic is archived",
-        "Open a topic of the log and press Archive…: from then on its messages are also written to a Delta table.",
-        href=url_of("topics"),
-        link="All topics",
+    empty = (
+        Empty("No topic is archived here", _NO_QUEUE)
+        if not has_queue
+        else Empty(
+            "No topic is archived",
+            "Open a topic of the log and press Archive…: from then on its messages are also written to a Delta table.",
+            href=url_of("topics"),
+            link="All topics",
+        )
     )
     return Table.build("archived", "Archived topics", _TOPIC_COLUMNS, rows, empty)
 
@@ -425,7 +440,7 @@ def _switch(
     return act_cell("Archive…", "archive_on", role, topic) if is_present else ActionCell()
 
 
-def _replay_table(view: "PipelineView", role: Role) -> Table:
+def _replay_table(view: "PipelineView", role: Role, has_queue: bool) -> Table:
     rows = []
     for replay in view.replays:
         request = replay.request
@@ -443,9 +458,13 @@ def _replay_table(view: "PipelineView", role: Role) -> Table:
                 ),
             )
         )
-    empty = Empty(
-        "No replay yet",
-        "A replay publishes archived messages again, to the same or another topic. It is planned first: you see how "
-        "many messages it would publish, and to which channels, before anything happens.",
+    empty = (
+        Empty("No replay here", _NO_QUEUE)
+        if not has_queue
+        else Empty(
+            "No replay yet",
+            "A replay publishes archived messages again, to the same or another topic. It is planned first: you see "
+            "how many messages it would publish, and to which channels, before anything happens.",
+        )
     )
     return Table.build("replays", "Replays", _REPLAY_COLUMNS, rows, empty)

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from admin_console.answers.refusal import wants_json
-from admin_console.gateway.gateway import DONE, ActResult
+from admin_console.gateway.gateway import DONE, ActResult, NoEngineError, why_no_engine
 from admin_console.gateway.tokens import (
     NAME_LENGTH_MAX,
     PERMISSIONS,
@@ -47,6 +47,8 @@ class TokenLine:
 @require_safe
 @stands("revoke_token", "The list of tokens")
 def tokens_page(request: HttpRequest) -> HttpResponse:
+    if sentence := why_no_engine("create_token"):
+        raise NoEngineError(sentence)
     complaint = ""
     tokens: list[TokenView] | None = None
     try:

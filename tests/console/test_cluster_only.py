@@ -26,6 +26,7 @@ pytestmark = pytest.mark.django_db
 # Of an engine's own: trash, messages, and what the worker does with them.
 ABSENT = {
     "trash",
+    "tokens",
     "topic_messages",
     "channel_messages",
     "channel_message",
@@ -75,7 +76,7 @@ def test_no_page_fails_without_an_engine(figures: Figures) -> None:
         text = words(answer.content.decode())
         if name in ABSENT:
             assert answer.status_code == 404, (name, answer.status_code)
-            assert "This console has no queue of its own, and so no " in text, (name, text)
+            assert "This console has no queue of its own, " in text, (name, text)
         else:
             assert answer.status_code in (200, 302, 404, 405), (name, answer.status_code, text)
             assert name not in PAGES or answer.status_code != 404 or name in ("replay", *GONE), (name, text)
@@ -121,11 +122,14 @@ def test_pages_offer_no_act_and_no_list_that_takes_an_engine(figures: Figures) -
         assert re.search(
             rf'<span class="button" aria-disabled="true" title="This console has no queue [^>]*>{label}<', html
         )
+    pipeline = words(browser.get("/pipeline/").content.decode())
+    assert "No topic is archived here This console has no queue of its own" in pipeline
+    assert "No replay here This console has no queue of its own" in pipeline
     assert "This server’s registrations" not in browser.get("/lookup/").content.decode()
     assert browser.get("/topics/~create/").headers["Location"] == "/lookup/~create/"
     rewind = browser.get(f"/topics/{TOPIC}/{CHANNEL}/~rewind/")
     assert rewind.status_code == 404
-    assert "This console has no queue of its own, and so no rewind channel" in rewind.content.decode()
+    assert "This console has no queue of its own, which rewind channel takes" in rewind.content.decode()
 
 
 def test_an_act_of_an_engine_is_refused_with_a_sentence(figures: Figures) -> None:
@@ -135,7 +139,7 @@ def test_an_act_of_an_engine_is_refused_with_a_sentence(figures: Figures) -> Non
     )
     assert answer.status_code == 404
     assert answer.json()["message"] == (
-        "This console has no queue of its own, and so no pause topic: it runs with --console-only."
+        "This console has no queue of its own, which pause topic takes: it runs with --console-only."
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.fake_node import FakeNode
 from tests.support.pages.console_client import ConsoleClient
+from tests.support.processes.notify_socket import NotifySocket
 from tests.support.processes.penstock_command import penstock
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_for
@@ -21,8 +22,8 @@ class ConsoleOnly(ServerProcess):
 
     _listeners = frozenset({"Console"})
 
-    def __init__(self, data_path: Path, *flags: str) -> None:
-        super().__init__(data_path)
+    def __init__(self, data_path: Path, *flags: str, environment: dict[str, str] | None = None) -> None:
+        super().__init__(data_path, environment=environment)
         self._options = list(flags)
 
     def _command(self) -> list[str]:
@@ -42,10 +43,11 @@ def is_free(port: int) -> bool:
 
 def test_it_serves_the_console_alone_and_makes_no_file_of_a_queue(tmp_path: Path) -> None:
     data_path = tmp_path / "data"
-    with FakeNode() as node:
+    with FakeNode() as node, NotifySocket(tmp_path / "notify") as notified:
         node.answer_as_nsqd()
         options = ["-no-pipeline", f"-nsqd-http-address={node.address}", "-graphite-url=http://graphite:8080"]
-        server = ConsoleOnly(data_path, *options)
+        manager = {"NOTIFY_SOCKET": notified.address, "WATCHDOG_USEC": "400000"}
+        server = ConsoleOnly(data_path, *options, environment=manager)
         server.start()
         try:
             assert (
@@ -53,6 +55,8 @@ def test_it_serves_the_console_alone_and_makes_no_file_of_a_queue(tmp_path: Path
                 in server.log
             )
             assert "No queue of its own (--console-only): the console calls 0 nsqlookupds and 1 node" in server.log
+            notified.wait_for("READY", "1")
+            notified.wait_for("WATCHDOG", "1")
             assert is_free(server.tcp_port)
             assert is_free(server.http_port)
             with urllib.request.urlopen(f"{server.console_url}/ping", timeout=10) as answer:
