@@ -46,7 +46,7 @@ WITHOUT_LINK = {
     *("requeue_messages", "release_messages", "redrive_messages"),
     *GONE,
     *BULK_ACTS,
-}
+} - {"node"}  # this server's own page is linked
 
 
 class Site:
