@@ -35,4 +35,5 @@ application = TrustedProxies(
         settings.CONSOLE.sub_path,
     ),
     settings.CONSOLE.trusted_proxies,
+    settings.CONSOLE.nsqadmin.acl_header,
 )

@@ -64,6 +64,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "admin_console.accounts.session_age.SessionAge",
+    "admin_console.nsqadmin.callers.NsqadminCallers",
     "django.contrib.messages.middleware.MessageMiddleware",
     "admin_console.permissions.enforce.EnforcePermissions",
     "admin_console.answers.refusal.EngineUnavailable",

@@ -138,4 +138,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
         for action in bulk_kinds.KINDS
     ),
     path("api/", include("admin_console.api.urls")),
+    path("api/", include("admin_console.nsqadmin.urls")),
 ]

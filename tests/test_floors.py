@@ -160,6 +160,7 @@ CONSOLE_MAY_IMPORT = {
         " permissions screens history"
     ),
     "message_views": "vocabulary audit gateway answers messages permissions views",
+    "nsqadmin": "vocabulary accounts cluster audit gateway hub permissions views",
     "console": "vocabulary accounts cluster audit permissions security live views message_views",
     "management": "vocabulary database accounts audit gateway views console",
     "management.commands": (

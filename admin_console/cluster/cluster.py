@@ -113,6 +113,11 @@ class Cluster:
             hand_over(snapshot)
 
     @property
+    def own_identity(self) -> Identity | None:
+        """Of the engine of this process; None while it has none."""
+        return self._own()
+
+    @property
     def request_timeout_s(self) -> float:
         """Of one call of a node."""
         return self._options.request_timeout_s

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActResult
 from admin_console.vocabulary import units
-from queue_engine.service.identity.token import NAME_LENGTH_MAX, TokenError, TokenState
+from queue_engine.service.identity.token import NAME_LENGTH_MAX, Token, TokenError, TokenState, id_in
 from queue_engine.service.identity.token_file import Stamp, TokenFile
 from queue_engine.vocabulary.errors import OutcomeUnknownError, PenstockError
 from queue_engine.vocabulary.permission import Permission
@@ -146,3 +146,33 @@ def _refused(error: PenstockError) -> ActResult:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CallerToken:
+    """A valid token that a request has."""
+
+    name: str
+    token: Token
+
+    def may_read(self, topic: str) -> bool:
+        """ "" for all topics."""
+        return any(self.token.allows(one, topic, "") for one in (Permission.CONSUME, Permission.ADMINISTER))
+
+    def may_administer(self, topic: str) -> bool:
+        return self.token.allows(Permission.ADMINISTER, topic, "")
+
+
+def token_of(directory: Path, secret: bytes, now_ms: int) -> CallerToken | None:
+    """The valid token that has this secret; None where there is none, or the file can't be read."""
+    token_id = id_in(secret)
+    if not token_id:
+        return None
+    try:
+        tokens = TokenFile(directory).read() or ()
+    except PenstockError:
+        return None
+    for token in tokens:
+        if token.id == token_id and token.fits(secret) and token.state(now_ms) is TokenState.VALID:
+            return CallerToken(token.name, token)
+    return None

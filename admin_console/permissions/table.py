@@ -64,6 +64,11 @@ API: Mapping[str, Role] = {
     "channel_history": Role.VIEWER,
 }
 
-LEAST_ROLES: Mapping[str, Role | str] = {"login": ANYONE, **PAGES, **ALL_ACTS, **API, **FILES}
+# nsqadmin's interface; its acts need the role of the act itself.
+NSQADMIN: Mapping[str, Role] = {
+    f"nsqadmin_{name}": Role.VIEWER for name in ("topics", "topic", "channel", "nodes", "node", "counter", "graphite")
+}
+
+LEAST_ROLES: Mapping[str, Role | str] = {"login": ANYONE, **PAGES, **ALL_ACTS, **API, **NSQADMIN, **FILES}
 
 SOCKETS: Mapping[str, Role] = {"/ws/live/": Role.VIEWER}

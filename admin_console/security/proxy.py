@@ -24,12 +24,14 @@ _SCHEMES = {
 class TrustedProxies:
     """Around the whole ASGI application, so that pages and sockets see the same client, scheme and host.
 
-    From all but trusted proxies the headers are taken off before anything can read them.
+    From all but trusted proxies the headers are taken off before anything can read them. user_header: the one with the
+    user's name, "" for none.
     """
 
-    def __init__(self, application: Application, addresses: TrustedAddresses) -> None:
+    def __init__(self, application: Application, addresses: TrustedAddresses, user_header: str = "") -> None:
         self._application = application
         self._addresses = addresses
+        self._user_header = user_header.lower().encode()
 
     async def __call__(
         self, scope: Scope, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
@@ -47,6 +49,8 @@ class TrustedProxies:
         changed = {**scope, "headers": headers}
         client = scope.get("client")
         if not client or not self._addresses.has(client[0]):
+            if self._user_header:
+                changed["headers"] = [(key, value) for key, value in headers if key != self._user_header]
             return changed
         if address := self._addresses.client_of(forwarded[b"x-forwarded-for"]):
             changed["client"] = [address, 0]

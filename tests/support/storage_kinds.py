@@ -211,6 +211,8 @@ ONCE: dict[str, str] = {
     "console/test_clients.py": "connections, whatever stores messages",
     "console/test_cluster_pages.py": "other nodes beside this server",
     "console/test_nodes.py": "other nodes, and the addresses they are called at",
+    "console/test_nsqadmin_api.py": "figures and acts over nodes, whatever stores messages",
+    "console/test_nsqadmin_documents.py": "made of figures, whatever stores messages",
     "console/accounts/": "users and sessions are in the console's own database",
     "console/audit/": "rows of the console's own database",
     "console/diagnosis/": "made of figures, whatever stores messages",

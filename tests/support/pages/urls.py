@@ -15,7 +15,8 @@ CLIENT = "127.0.0.1:9"  # that is not connected
 
 # Acts on what is not there, and its pages: they are answered 404.
 AT_LOOKUPDS = ("tombstone_producer", "unregister_topic", "unregister_channel")
-GONE = ("restore_trash", "delete_trash", "revoke_token", *AT_LOOKUPDS, "node", "client")
+GONE = ("restore_trash", "delete_trash", "revoke_token", *AT_LOOKUPDS, "node", "client", "nsqadmin_node")
+WITHOUT_PARAMETERS = ("nsqadmin_graphite",)  # answered 400
 
 
 def all_urls() -> list[tuple[str, str]]:

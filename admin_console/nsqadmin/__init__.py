@@ -1,0 +1,1 @@
+"""nsqadmin's own HTTP interface, for programs that call it."""

@@ -1,0 +1,115 @@
+"""The paths that read: topics, a topic, a channel, nodes, a node, the counter."""
+
+from django.http import HttpRequest, HttpResponse
+
+from admin_console.cluster.lookupd_answers import topics_listed
+from admin_console.nsqadmin import documents
+from admin_console.nsqadmin.answers import answer, complaint, partial, upstream
+from admin_console.nsqadmin.callers import may_read
+from admin_console.nsqadmin.cluster_now import ClusterNow, Found
+
+_NONE = 'failed to query any nsqlookupd: got response 404 Not Found "{\\"message\\":\\"TOPIC_NOT_FOUND\\"}"'
+
+
+def topics(request: HttpRequest) -> HttpResponse:
+    """Every topic, or with `inactive=true` those without a producer, with their channels."""
+    if not may_read(request):
+        return complaint("FORBIDDEN", status=403)
+    now = ClusterNow()
+    if request.GET.get("inactive") == "true":
+        return _inactive(now)
+    failures = now.lookupd_failures
+    if now.has_lookupds and len(failures) == len(now.lookupds) and not now.own_name:
+        return upstream(f"failed to query any nsqlookupd: {'; '.join(failures)}")
+    names = {name for one in now.lookupds for name in one.topics}
+    if not now.has_lookupds or now.own_name or now.cluster.state.addresses.nsqds:
+        found = now.figures()
+        names.update(name for one in found.answers for name in one.topics or ())
+        failures = [*failures, *(found.failures if not now.has_lookupds else ())]
+        if not found.answers and found.failures and not names:
+            return upstream(f"failed to query any nsqd: {'; '.join(found.failures)}")
+    return partial({"topics": sorted(names) or None}, failures)
+
+
+def _inactive(now: ClusterNow) -> HttpResponse:
+    reports = now.cluster.lookupds.reports(now.cluster.state.addresses.lookupds, is_new=True)
+    answers = [one for one in reports if one is not None and not one.error]
+    failures = [one.error for one in reports if one is not None and one.error]
+    if failures and not answers:
+        return upstream(f"failed to query any nsqlookupd: {'; '.join(failures)}")
+    lonely = {one.topic: sorted({*one.channels, *one.lonely}) for one in topics_listed(answers) if one.is_lonely}
+    return partial({"topics": lonely}, failures)
+
+
+def topic(request: HttpRequest, topic: str) -> HttpResponse:
+    if not may_read(request, topic):
+        return complaint("FORBIDDEN", status=403)
+    now = ClusterNow()
+    found = now.figures(topic=topic).having(topic)
+    if not found.answers and not _is_listed(now, topic, found):
+        return _without(now, found)
+    return partial(documents.topic_document(topic, found.answers), found.failures)
+
+
+def channel(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
+    if not may_read(request, topic):
+        return complaint("FORBIDDEN", status=403)
+    now = ClusterNow()
+    found = now.figures(topic=topic, channel=channel, clients=True)
+    document = documents.channel_document(topic, channel, found.answers)
+    if document is None and not found.answers:
+        return _without(now, found)
+    return partial(document or {}, found.failures)
+
+
+def _is_listed(now: ClusterNow, topic: str, found: Found) -> bool:
+    """Whether an nsqlookupd lists a topic that no node has any more: it is there, and empty."""
+    return not found.failures and any(topic in one.topics for one in now.lookupds)
+
+
+def _without(now: ClusterNow, found: Found) -> HttpResponse:
+    if found.failures or not now.has_lookupds:
+        return upstream(f"failed to query any nsqd: {'; '.join(found.failures)}")
+    return upstream(_NONE)
+
+
+def nodes(request: HttpRequest) -> HttpResponse:
+    if not may_read(request):
+        return complaint("FORBIDDEN", status=403)
+    now = ClusterNow()
+    failures = now.lookupd_failures
+    producers = now.producers()
+    if failures and len(failures) == len(now.lookupds) and not producers:
+        return upstream(f"failed to query any nsqlookupd: {'; '.join(failures)}")
+    return partial({"nodes": documents.producer_documents(producers)}, failures)
+
+
+def node(request: HttpRequest, node: str) -> HttpResponse:
+    if not may_read(request):
+        return complaint("FORBIDDEN", status=403)
+    now = ClusterNow()
+    if node not in {one.registration.address.bare for one in now.producers()} | {now.own_name}:
+        return complaint("NODE_NOT_FOUND", status=404)
+    found = now.figures(clients=True, node=node)
+    if not found.answers:
+        return upstream(f"failed to query any nsqd: {'; '.join(found.failures)}")
+    return answer({**documents.node_document(found.answers[0]), "message": ""})
+
+
+def counter(request: HttpRequest) -> HttpResponse:
+    if not may_read(request):
+        return complaint("FORBIDDEN", status=403)
+    now = ClusterNow()
+    found = now.figures()
+    if not found.answers and found.failures:
+        return upstream(f"failed to query any nsqd: {'; '.join(found.failures)}")
+    return partial({"stats": documents.counter_document(found.answers)}, found.failures)
+
+
+def graphite(request: HttpRequest) -> HttpResponse:
+    """No Graphite is called: nsqadmin without one answers so. The history of this console has the rates."""
+    if request.GET.get("metric") != "rate":
+        return complaint("INVALID_ARG_METRIC", status=400)
+    if not request.GET.get("target"):
+        return complaint("INVALID_ARG_TARGET", status=400)
+    return complaint("INTERNAL_ERROR", status=500)

@@ -1,0 +1,229 @@
+"""nsqadmin's interface on a cluster: an embedded engine and two nsqds, by one nsqlookupd."""
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from admin_console.audit.models import AuditRow
+from admin_console.nsqadmin_options import NsqadminOptions
+from admin_console.vocabulary.roles import Role
+from queue_engine.service.identity.token_file import TokenFile
+from tests.support.fake_node import FakeNode
+from tests.support.fake_nsqd import FakeNsqd, channel, topic
+from tests.support.pages.cluster_console import ClusterConsole, cluster_console
+from tests.support.pages.console import client_of, make_user
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.django_db
+
+
+def orders(depth: int) -> dict[str, Any]:
+    return topic("orders", channel("billing", depth=depth, message_count=depth), message_count=depth)
+
+
+@contextmanager
+def cluster(data_path: Path, *, gone: bool = False) -> Iterator[tuple[ClusterConsole, FakeNsqd, FakeNsqd, FakeNode]]:
+    """gone: the second nsqd has stopped answering."""
+    with FakeNsqd.of(orders(40)) as a, FakeNsqd.of(orders(2)) as b, FakeNode() as lookupd:
+        lookupd.answer_as_lookupd(a, b, topics=("orders",))
+        lookupd.answers["/topics"] = {"topics": ["orders", "empty"]}
+        for path in ("/topic/create", "/channel/create", "/topic/delete", "/channel/delete", "/topic/tombstone"):
+            lookupd.answers[path] = b""
+        with cluster_console(data_path, lookupds=[lookupd]) as console:
+            console.see_topic("orders", 2)
+            if gone:
+                b.failing = (500, {}, b"{}")
+            yield console, a, b, lookupd
+
+
+@pytest.fixture
+def admin() -> Client:
+    return client_of(make_user(role=Role.ADMIN))
+
+
+def send(client: Client, method: str, path: str, fields: dict[str, Any] | None = None, **headers: str) -> Any:
+    """Status and document of an answer. fields: of the JSON body."""
+    body = orjson.dumps(fields) if fields is not None else b""
+    answer = client.generic(method, path, body, content_type="application/json", headers=headers)
+    assert answer["Content-Type"].startswith("application/json"), answer.content[:300]
+    return answer.status_code, orjson.loads(answer.content)
+
+
+def test_reads_are_of_this_moment_and_over_all_nodes(admin: Client, tmp_path: Path) -> None:
+    with cluster(tmp_path) as (console, a, b, _):
+        console.engine.calls.create_topic("orders").result(30)
+        console.engine.calls.create_channel("orders", "billing").result(30)
+        console.engine.calls.publish("orders", [b"m"] * 3).result(30)
+        a.channel("orders", "billing")["depth"] = 100
+        status, document = send(admin, "GET", "/api/topics/orders/billing")
+        assert (status, document["depth"], document["message"]) == (200, 105, "")
+        nodes = {one["node"]: one["depth"] for one in document["nodes"]}
+        assert nodes == {a.address: 100, b.address: 2, console.own: 3}
+        assert send(admin, "GET", "/api/topics") == (200, {"topics": ["empty", "orders"], "message": ""})
+
+        def counted() -> int:
+            return sum(one["message_count"] for one in send(admin, "GET", "/api/counter")[1]["stats"].values())
+
+        wait_for("the engine's newest figures", lambda: counted() == 45)
+        status, document = send(admin, "GET", f"/api/nodes/{b.address}")
+        assert (status, document["node"], document["total_messages"]) == (200, b.address, 2)
+        status, document = send(admin, "GET", "/api/nodes")
+        listed = {f"{one['broadcast_address']}:{one['http_port']}": one for one in document["nodes"]}
+        assert listed.keys() == {a.address, b.address}, "the engine has no identity here"
+        assert listed[a.address]["topics"] == [{"topic": "orders", "tombstoned": False}]
+
+
+def test_what_is_missing_has_nsqadmins_words(admin: Client, tmp_path: Path) -> None:
+    with cluster(tmp_path):
+        assert send(admin, "GET", "/api/nodes/127.0.0.1:1") == (404, {"message": "NODE_NOT_FOUND"})
+        assert send(admin, "GET", "/api/topics/orders/none") == (200, {"message": ""})
+        sentence = 'got response 404 Not Found "{\\"message\\":\\"TOPIC_NOT_FOUND\\"}"'
+        message = f"UPSTREAM_ERROR: failed to query any nsqlookupd: {sentence}"
+        assert send(admin, "GET", "/api/topics/none") == (502, {"message": message})
+        # A topic that has lost its producers is there, and empty.
+        status, document = send(admin, "GET", "/api/topics/empty")
+        assert (status, document["depth"], document["nodes"], document["channels"]) == (200, 0, [], [])
+        assert send(admin, "GET", "/api/graphite?metric=bad&target=x") == (400, {"message": "INVALID_ARG_METRIC"})
+        assert send(admin, "GET", "/api/graphite?metric=rate") == (400, {"message": "INVALID_ARG_TARGET"})
+        assert send(admin, "GET", "/api/graphite?metric=rate&target=x") == (500, {"message": "INTERNAL_ERROR"})
+        assert send(admin, "PATCH", "/api/topics") == (405, {"message": "METHOD_NOT_ALLOWED"})
+        assert admin.generic("PATCH", "/api/topics")["Allow"] == "GET, OPTIONS, POST"
+        bad = send(admin, "POST", "/api/topics", {"topic": "bad name"})
+        assert bad == (400, {"message": "INVALID_TOPIC"})
+        bad = send(admin, "POST", "/api/topics", {"topic": "good", "channel": "bad name"})
+        assert bad == (400, {"message": "INVALID_CHANNEL"})
+        bad = send(admin, "POST", "/api/topics/orders", {"action": "explode"})
+        assert bad == (400, {"message": "INVALID_ACTION"})
+        node = send(admin, "DELETE", "/api/nodes/127.0.0.1:1", {"topic": ""})
+        assert node == (400, {"message": "INVALID_TOPIC"})
+
+
+def test_a_silent_node_is_a_warning_and_all_of_them_an_error(admin: Client, tmp_path: Path) -> None:
+    with cluster(tmp_path, gone=True) as (_, a, b, _lookupd):
+        status, document = send(admin, "GET", "/api/topics/orders")
+        assert (status, document["message_count"], len(document["nodes"])) == (200, 40, 1)
+        assert document["message"].startswith("WARNING: ")
+        assert b.address in document["message"]
+        a.failing = b.failing
+        status, document = send(admin, "GET", "/api/topics/orders")
+        assert status == 502
+        assert document["message"].startswith("UPSTREAM_ERROR: failed to query any nsqd: ")
+
+
+def test_acts_go_to_all_nodes_and_are_audited_with_each_ones_outcome(admin: Client, tmp_path: Path) -> None:
+    with cluster(tmp_path) as (_, a, b, lookupd):
+        done = (200, {"message": ""})
+        assert send(admin, "POST", "/api/topics/orders/billing", {"action": "pause"}) == done
+        assert [one.channel("orders", "billing")["paused"] for one in (a, b)] == [True, True]
+        (row,) = AuditRow.objects.filter(phase="result")
+        assert (row.action, row.actor, row.verdict) == ("pause_channel", "ada", "done")
+        assert row.detail == "; ".join(f"{one} done" for one in sorted((a.address, b.address)))
+        assert send(admin, "POST", "/api/topics/orders/billing", {"action": "empty"}) == done
+        assert (a.channel("orders", "billing")["depth"], b.channel("orders", "billing")["depth"]) == (0, 0)
+        assert send(admin, "POST", "/api/topics", {"topic": "orders", "channel": "mail"}) == done
+        names = [[each["channel_name"] for each in one.topics["orders"]["channels"]] for one in (a, b)]
+        assert names == [["billing", "mail"]] * 2
+        assert [one.path for one in lookupd.acts] == ["/channel/create"]
+        assert send(admin, "DELETE", "/api/topics/orders/mail") == done
+        assert [one["channel_name"] for one in a.topics["orders"]["channels"]] == ["billing"]
+        b.failing = (500, {}, b"{}")
+        status, document = send(admin, "POST", "/api/topics/orders", {"action": "pause"})
+        assert status == 200
+        assert document["message"].startswith("WARNING: ")
+        assert b.address in document["message"]
+        assert a.topics["orders"]["paused"]
+
+
+def test_a_tombstone_deletes_the_topic_on_its_node_alone(admin: Client, tmp_path: Path) -> None:
+    with cluster(tmp_path) as (_, a, b, lookupd):
+        assert send(admin, "DELETE", f"/api/nodes/{b.address}", {"topic": "orders"}) == (200, {"message": ""})
+        assert [(one.path, one.query["node"]) for one in lookupd.acts] == [("/topic/tombstone", b.address)]
+        assert list(a.topics) == ["orders"]
+        assert not b.topics
+
+
+def test_strangers_get_nothing_and_viewers_only_read(tmp_path: Path) -> None:
+    with cluster(tmp_path) as (_, a, *_rest):
+        assert send(Client(), "GET", "/api/topics")[0] == 401
+        assert send(Client(), "POST", "/api/topics/orders", {"action": "pause"})[0] == 401
+        viewer = client_of(make_user(role=Role.VIEWER))
+        assert send(viewer, "GET", "/api/topics")[0] == 200
+        refused = send(viewer, "POST", "/api/topics/orders", {"action": "pause"})
+        assert refused == (403, {"message": "FORBIDDEN"})
+        assert not a.topics["orders"]["paused"]
+        assert AuditRow.objects.get(phase="refused").action == "pause_topic"
+        # Pages of other sites can't act in a session's name.
+        careful = client_of(make_user("eve"), enforce_csrf_checks=True)
+        assert send(careful, "POST", "/api/topics/orders", {"action": "pause"})[0] == 403
+        assert not a.topics["orders"]["paused"]
+
+
+def test_a_token_may_what_its_permissions_say(tmp_path: Path) -> None:
+    settings_path = settings.DATA_PATH
+    settings.DATA_PATH = tmp_path
+    try:
+        with cluster(tmp_path) as (_, a, *_rest):
+            _, full = TokenFile(tmp_path).create(
+                "deploys", ["administer"], ["orders"], expires_ms=0, by="ada", now_ms=1
+            )
+            _, reading = TokenFile(tmp_path).create("graphs", ["consume"], ["*"], expires_ms=0, by="ada", now_ms=1)
+            as_full, as_reading = ({"Authorization": f"Bearer {secret}"} for secret in (full, reading))
+            assert send(Client(), "GET", "/api/topics/orders", **as_full)[0] == 200
+            assert send(Client(), "GET", "/api/topics/empty", **as_full) == (403, {"message": "FORBIDDEN"})
+            assert send(Client(), "GET", "/api/topics", **as_full) == (403, {"message": "FORBIDDEN"})
+            assert send(Client(), "GET", "/api/topics", **as_reading)[0] == 200
+            act = {"action": "pause"}
+            refused = send(Client(), "POST", "/api/topics/orders", act, **as_reading)
+            assert refused == (403, {"message": "FORBIDDEN"})
+            assert send(Client(), "POST", "/api/topics/orders", act, **as_full) == (200, {"message": ""})
+            assert a.topics["orders"]["paused"]
+            assert AuditRow.objects.get(phase="result").actor == "deploys"
+            assert send(Client(), "GET", "/api/topics", Authorization=f"Bearer {full[:-1]}0")[0] == 401
+    finally:
+        settings.DATA_PATH = settings_path
+
+
+@pytest.fixture
+def with_options(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def use(**fields: Any) -> None:
+        options = NsqadminOptions(**fields)
+        monkeypatch.setattr(settings, "CONSOLE", replace(settings.CONSOLE, nsqadmin=options))
+
+    return use
+
+
+def test_programs_at_listed_addresses_need_nothing(with_options: Any, tmp_path: Path) -> None:
+    with cluster(tmp_path) as (_, a, *_rest):
+        with_options(api_from=(ipaddress.ip_network("10.0.0.0/8"),))
+        assert send(Client(), "GET", "/api/topics")[0] == 401
+        with_options(api_from=(ipaddress.ip_network("127.0.0.0/8"),))
+        assert send(Client(), "GET", "/api/topics")[0] == 200
+        # A browser at such an address does not act for a page of another site.
+        act = {"action": "pause"}
+        for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example.org"}):
+            refused = send(Client(), "POST", "/api/topics/orders", act, **headers)
+            assert refused == (403, {"message": "FORBIDDEN"})
+        assert not a.topics["orders"]["paused"]
+        assert send(Client(enforce_csrf_checks=True), "POST", "/api/topics/orders", act) == (200, {"message": ""})
+        assert AuditRow.objects.get(phase="result").actor == "nsqadmin-api"
+        # Pages need a log-in all the same.
+        assert Client().get("/topics/").status_code == 302
+
+
+def test_the_header_of_a_proxy_names_users_and_a_list_their_admins(with_options: Any, tmp_path: Path) -> None:
+    with cluster(tmp_path):
+        act = {"action": "pause"}
+        with_options(acl_header="X-Forwarded-User", admin_users=frozenset({"grace"}))
+        assert send(Client(), "GET", "/api/topics")[0] == 401
+        assert send(Client(), "GET", "/api/topics", **{"X-Forwarded-User": "ada"})[0] == 200
+        assert send(Client(), "POST", "/api/topics/orders", act, **{"X-Forwarded-User": "ada"})[0] == 403
+        assert send(Client(), "POST", "/api/topics/orders", act, **{"X-Forwarded-User": "grace"})[0] == 200
+        assert AuditRow.objects.get(phase="result").actor == "grace"
