@@ -6,7 +6,7 @@
     disk_bytes, ready_count      summed; None where a node's is unknown
 
 What only this server's engine reports (failures, the message delivered most often, when deferred messages are due) is
-its own.
+its own, and so is the kind of storage where it has the topic.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -117,7 +117,7 @@ class TopicSums:
         counts: dict[str, Any] = dict(zip(TOPIC_COUNTS, row, strict=False))
         return TopicStats(
             topic_name=self.name,
-            storage=_same([part.storage for part in answering]),
+            storage=base.storage if base is not None else _same([part.storage for part in answering]),
             paused=paused > 0,
             oldest_ns=_oldest_ns(answering, "") if is_age_known else None,
             disk_bytes=None if disk_unknown else disk_bytes,

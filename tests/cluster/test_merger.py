@@ -61,6 +61,7 @@ def test_counts_are_summed_over_nodes_and_this_server_and_each_place_stays_reada
     found = seconds.tick(a, b, own=own)
     assert [one.topic_name for one in found.merged.topics] == ["clicks", "orders"]
     assert found.merged.topics[1].depth == 7
+    assert found.merged.topics[1].storage == own.topics[0].storage, "acts of this server go by it"
     merged = channel_of(found, *BILLING)
     assert (merged.depth, merged.in_flight_count, merged.message_count) == (5, 3, 100)
     # Of an nsqd: what came less what is unfinished.
