@@ -59,6 +59,26 @@ def test_rates_of_a_cluster_are_those_of_its_nodes_together() -> None:
     assert live.cluster is not None
 
 
+def test_a_node_that_is_read_every_ten_seconds_grows_as_one_that_is_read_each() -> None:
+    seconds = Seconds()
+    read = seconds.node(A, 0, 0)
+    for second in range(41):
+        if second % 10 == 0:
+            read = seconds.node(A, 200 * second, 100 * second)
+        live = seconds.tick(read)
+    rings = live.rings_of(*BILLING)
+    assert (GROWTH.rate(rings), ARRIVED.rate(rings), FINISHED.rate(rings)) == (100, 200, 100)
+
+
+def test_an_nsqd_that_counts_while_it_answers_draws_no_jump() -> None:
+    seconds = Seconds()
+    for came, depth in ((1_000, 100), (1_000, 130), (1_100, 150)):
+        live = seconds.tick(seconds.node(A, came, depth))
+    change = GROWTH.change(live.rings_of(*BILLING))
+    assert change is not None
+    assert change[0] == 50
+
+
 def test_a_depth_that_comes_and_goes_with_a_node_is_no_trend() -> None:
     seconds = Seconds()
     for _ in range(5):
@@ -100,6 +120,7 @@ def test_a_second_snapshot_of_one_second_loses_no_growth() -> None:
 def test_counters_are_compared_again_once_no_node_is_left() -> None:
     """An admin took the addresses away: the snapshots are the engine's own again."""
     seconds = Seconds()
+    seconds.tick()  # so that the birth of what comes is seen
     for second in range(3):
         seconds.tick(seconds.node(A, 100, 0), message_count=1_000 + second, finish_count=1_000 + second)
     for second in range(3, 6):
@@ -118,6 +139,7 @@ def test_counters_are_compared_again_once_no_node_is_left() -> None:
 def test_consumers_of_an_nsqd_whose_rdy_is_unknown_do_not_back_off() -> None:
     seconds = Seconds()
     for _ in range(20):
-        live = seconds.tick(seconds.node(A, 5_000, 5_000))
+        # What is quarantined has all rules look at the channel.
+        live = seconds.tick(seconds.node(A, 5_000, 5_000), quarantined_count=1, message_count=1)
     assert live.channels[BILLING].ready_count is None
-    assert BILLING not in live.diagnoses or not live.diagnoses[BILLING].states
+    assert "backing off" not in [state.finding.kind.name for state in live.diagnoses[BILLING].states]
