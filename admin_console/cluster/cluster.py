@@ -50,7 +50,7 @@ class Cluster:
     nodes. has_engine: False for a console by itself, whose snapshots come every second without `take`. append_sample:
     writes a node's sample (`node_samples.py`); None where no samples are stored.
 
-    on_snapshot: what gets each snapshot, on the thread that made it: the engine's own while no other node is read.
+    on_snapshot: called with each snapshot, on the thread that made it: the engine's own while no other node is read.
     """
 
     def __init__(

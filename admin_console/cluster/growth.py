@@ -44,8 +44,8 @@ def grown(before: TopicPlace | None, now: TopicPlace) -> dict[Key, Growth]:
 
 
 def _of_channel(old: Row | None, row: Row, *, is_derived: bool) -> Growth | None:
-    """is_derived: its node does not count finished messages. Then those that jumps of a depth are compared with are
-    what left the channel, whether finished or emptied."""
+    """is_derived: its node does not count finished messages. Then jumps of a depth are compared with all
+    messages that left the channel, finished or emptied."""
     now: Counters = _counters(row)
     counted = now
     left = flown(row) if is_derived else now[1]
@@ -70,12 +70,12 @@ class GrowthLedger:
     def __init__(self) -> None:
         self._tick = 0
         self._raw: dict[Key, Counters] = {}
-        self._rates: dict[Key, _Rates] = {}  # a tick, of what is being spread
+        self._rates: dict[Key, _Rates] = {}  # a tick, of growth that is being spread
         self._ends: defaultdict[int, list[tuple[Key, _Rates]]] = defaultdict(list)
         self._rest: dict[Key, _Rates] = {}  # due, and less than a whole message
 
     def add(self, found: Mapping[Key, Growth], ticks: int, share: float = 1.0) -> None:
-        """Note what a reading brought. ticks: over how many its growth is spread. share: of it that counts."""
+        """Note the growth of a reading. ticks: over how many its growth is spread. share: of it that counts."""
         ends = self._ends[self._tick + ticks] if ticks > 1 else None
         part = share / ticks
         for key, (raw, counted) in found.items():
@@ -125,8 +125,8 @@ def _increase(sums: dict[Key, _Rates], key: Key, by: _Rates) -> None:
 
 
 def _with_sums(found: Mapping[Key, Counters]) -> dict[Key, Counters]:
-    """With a topic's sums of its channels, and those of all topics at TOTAL. What a topic got is counted at the topic:
-    each of its channels gets the same messages."""
+    """With a topic's sums of its channels, and those of all topics at TOTAL. Messages that came are counted at the
+    topic: each of its channels gets the same ones."""
     sums = dict(found)
     total = _NONE
     for (topic, channel), counted in found.items():

@@ -1,6 +1,6 @@
 """The merged snapshot of the cluster: one `EngineSnapshot` over all nodes that answer, as of one engine.
 
-Sums are over the nodes that answer. What a silent node had last is in no sum, so that a sum is the least that there
+Sums are over the nodes that answer. A silent node's last figures are in no sum, so that a sum is the least that there
 is; `silent` names such nodes by topic and channel, and `places` has their last figures.
 """
 
@@ -36,8 +36,8 @@ def sum_of(one: Counters, other: Counters) -> Counters:
 
 class Growth(NamedTuple):
     """Of the counters since the snapshot before, by node, so that a node that restarts, joins or leaves adds nothing
-    that it did not do. raw: what the readings since then brought: for jumps of a depth. spread: the same, spread over
-    the period of the readings: for rings and rates, where a node that is read every ten seconds would draw spikes."""
+    that it did not do. raw: all that the readings since then brought, for jumps of a depth. spread: the same,
+    over the period of the readings, for rings and rates: a node that is read every ten seconds would draw spikes."""
 
     raw: Counters = (0, 0, 0, 0)
     spread: Counters = (0, 0, 0, 0)
@@ -157,7 +157,7 @@ def _never_read(topic: str) -> TopicStats:
 class ClusterSnapshot:
     """All of the cluster at one second. growth: absent for a key that did not grow. silent: names of nodes whose part
     is unknown, sorted: those that do not answer and have it, by their last answer or their registration, and those
-    whose answer lacks a count of it; absent for a key of which all is known. At TOTAL: all nodes that do not answer.
+    whose answer lacks a count of it; absent for a key without any. At TOTAL: all nodes that do not answer.
     differences: between the nodes, the worst first."""
 
     merged: EngineSnapshot

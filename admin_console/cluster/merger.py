@@ -1,6 +1,6 @@
 """Merges the newest answers of the nodes, and this server's figures, into a snapshot a second.
 
-A topic is merged again when a node that has it was read: each reading changes the sums by what it differs
+A topic is merged again when a node that has it was read: each reading changes the sums by its difference
 (`topic_sums.py`). Topics that a page shows come first, then those that wait longest, within a budget of processor time.
 """
 
@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 # Processor time of a tick; the rest waits for the next one. Less than reading and merging may take together
 # (`options.Pace`), so that a longer period between the readings makes room for both.
 BUDGET_S = 0.08
-# All that another process has counted is growth where it started so short a time before its first reading. What the
-# engine of this one had counted was shown already, where other nodes are first named while it runs.
+# All that another process has counted is growth where it started so short a time before its first reading. The
+# counters of this process's engine were shown already, where other nodes are first named while it runs.
 START_S_MAX = 60
 # Growth of a longer time counts with its mean rate for so long: a node that was silent for an hour draws no peak.
 SPREAD_S_MAX = 60
@@ -99,7 +99,7 @@ class Merger:
         self._own: Mapping[str, TopicStats] = {}
         self._own_started_s = 0
         self._own_readings = _Readings()
-        # What is to be merged, the topics that wait longest first: topic → nodes that were read.
+        # Topics to merge, those that wait longest first: topic → nodes that were read.
         self._due: dict[str, set[HttpAddress | None]] = {}
         self._sums: dict[str, TopicSums] = {}
         self._merged: dict[str, TopicStats] = {}
@@ -232,7 +232,7 @@ class Merger:
                 logger.exception("topic %s can't be merged", name)
 
     def _merge(self, name: str, targets: Iterable[HttpAddress | None]) -> None:
-        """Take what these nodes have of the topic now."""
+        """Take the newest reading of the topic at these nodes."""
         sums = self._sums.get(name) or TopicSums(name)
         for target in targets:
             before = sums.parts.get(target)

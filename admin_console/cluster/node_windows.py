@@ -93,7 +93,7 @@ def merged_window(sources: Sequence[LatencyWindow | Latency]) -> LatencyWindow:
 
 
 def _counts(buckets: Any) -> Counts:
-    """Of [[end of the bucket in nanoseconds, messages], …]. What is of another form counts as nothing."""
+    """Of [[end of the bucket in nanoseconds, messages], …]. An entry of another form counts as nothing."""
     found: dict[int, int] = {}
     for one in buckets if isinstance(buckets, list) else ():
         if isinstance(one, list) and len(one) == 2 and isinstance(one[0], int | None):

@@ -81,7 +81,7 @@ class NodeReader:
     def _change(self, poller: ClusterPoller, addresses: Addresses) -> None:
         poller.change(addresses)
         if not addresses.has_any:
-            # The engine's figures go to the pages unmerged from now on: what they grow is counted there.
+            # The engine's figures go to the pages unmerged from now on: their growth is counted there.
             self._merger = Merger(self._merger.own_name)
 
     def merge(self, own: EngineSnapshot) -> None:

@@ -5,8 +5,8 @@
     flags, sentences             any; a sentence that another node than this server reports begins with its name
     disk_bytes, ready_count      summed; None where a node's is unknown
 
-What only this server's engine reports (failures, the message delivered most often, when deferred messages are due) is
-its own, and so is the kind of storage where it has the topic.
+Figures that no other node reports (failures, the message delivered most often, when deferred messages are due) are this
+server's own, and so is the kind of storage where it has the topic.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
