@@ -11,14 +11,16 @@ from django.urls import reverse
 
 from admin_console.answers.next_page import next_page
 from admin_console.answers.refusal import wants_fragment, wants_json
-from admin_console.gateway.gateway import NAME_LENGTH_MAX, ActResult, MessageResult, is_valid_name
+from admin_console.gateway.gateway import NAME_LENGTH_MAX, ActResult, MessageResult, ReadRefusedError, is_valid_name
 from admin_console.gateway.sentences import counted
 from admin_console.message_views import lists
-from admin_console.messages.channel_snapshot import ChannelSnapshot, channel_snapshot
+from admin_console.message_views.channel_of import channel_of
+from admin_console.messages.channel_snapshot import ChannelSnapshot
 from admin_console.messages.message_filter import filter_of, is_message_id, is_offset
 from admin_console.messages.single_acts import SINGLE_ACTS, as_sentence
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.views.act_page import CHANNEL, ActPage, ComplaintError, NotThereError
+from admin_console.views.on_nodes import with_nodes
 from admin_console.views.question import Field, Question
 
 SELECTED_MAX = 1_000  # as the engine takes at once
@@ -55,14 +57,18 @@ class MessageAct(ActPage):
 
     @property
     def snapshot(self) -> ChannelSnapshot:
-        found = channel_snapshot(self.gateway, self.topic, self.channel)
+        try:
+            found = channel_of(self.request, self.topic, self.channel)
+        except ReadRefusedError as exc:
+            raise NotThereError(str(exc)) from exc
         if found is None:
             raise NotThereError(f"There is no channel {self.name}.")
         return found
 
     @property
     def page_url(self) -> str:
-        return reverse("channel_messages", args=(self.topic, self.channel))
+        url = reverse("channel_messages", args=(self.topic, self.channel))
+        return url if self.nodes is None else with_nodes(url, [one.name for one in self.nodes.chosen])
 
     def question(self) -> Question:
         one = SINGLE_ACTS[self.action]

@@ -9,9 +9,10 @@ from django.views.decorators.http import require_POST, require_safe
 
 from admin_console.answers.refusal import refusal
 from admin_console.audit.record import NotAuditedError
-from admin_console.gateway.gateway import OneMessage, ReadRefusedError, get_gateway
+from admin_console.gateway.gateway import OneMessage, ReadRefusedError
+from admin_console.message_views.channel_of import channel_of
 from admin_console.message_views.lists import not_audited, note_look, read_one
-from admin_console.messages.channel_snapshot import ChannelSnapshot, channel_snapshot
+from admin_console.messages.channel_snapshot import ChannelSnapshot
 from admin_console.messages.lines import utc
 from admin_console.messages.message_filter import is_message_id, is_offset
 from admin_console.permissions.allowed import CheckedRequest
@@ -37,7 +38,10 @@ def message_file(request: CheckedRequest, topic: str, channel: str) -> HttpRespo
 
 
 def _answer(request: CheckedRequest, topic: str, channel: str, wanted: list[str], *, is_list: bool) -> HttpResponse:
-    snapshot = channel_snapshot(get_gateway(), topic, channel)
+    try:
+        snapshot = channel_of(request, topic, channel)
+    except ReadRefusedError as exc:
+        return refusal(request, str(exc), status=409)
     if snapshot is None:
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
     if not wanted:

@@ -12,10 +12,11 @@ from django.views.decorators.http import require_safe
 
 from admin_console.answers.refusal import refusal
 from admin_console.audit.record import NotAuditedError, record_look, require_room
-from admin_console.gateway.gateway import MessageRow, MessageRows, OneMessage, ReadRefusedError, get_gateway
+from admin_console.gateway.gateway import MessageRow, MessageRows, OneMessage, ReadRefusedError
 from admin_console.gateway.sentences import counted, merged_sentences
+from admin_console.message_views.channel_of import channel_of
 from admin_console.messages import bodies
-from admin_console.messages.channel_snapshot import ChannelSnapshot, channel_snapshot
+from admin_console.messages.channel_snapshot import ChannelSnapshot
 from admin_console.messages.lines import MessageLine, columns_of, facts_of
 from admin_console.messages.message_filter import SORTS, MessageFilter, filter_of, is_message_id, is_offset
 from admin_console.messages.single_acts import acts_in, as_sentence, likely_act
@@ -55,7 +56,10 @@ def channel_messages(request: CheckedRequest, topic: str, channel: str) -> HttpR
 
     `?find=` redirects to the message of that id or offset.
     """
-    snapshot = channel_snapshot(get_gateway(), topic, channel)
+    try:
+        snapshot = channel_of(request, topic, channel)
+    except ReadRefusedError as exc:
+        return refusal(request, str(exc), status=409)
     if snapshot is None:
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
     message_filter = filter_of(request.GET.dict())
@@ -87,7 +91,7 @@ def answer_list(
         )
     query = replace(message_filter.query, limit=PAGE_MESSAGES, preview_bytes=PREVIEW_BYTES if can_see else 0)
     try:
-        found = get_gateway().message_rows(snapshot.topic, snapshot.channel, query)
+        found = snapshot.source.message_rows(snapshot.topic, snapshot.channel, query)
         # "No message has this key" is a fact about the key, too.
         if can_see and (found.rows or query.key):
             note_look(request, snapshot, found.rows)
@@ -101,6 +105,7 @@ def answer_list(
     context = {
         "topic": snapshot.topic,
         "channel": snapshot.channel,
+        "node": snapshot.node,
         "state": state,
         "tabs": _tabs(found, snapshot, message_filter),
         "filters": message_filter.fields,
@@ -140,7 +145,10 @@ def answer_list(
 @stands("empty_channel")
 def channel_message(request: CheckedRequest, topic: str, channel: str, message: str) -> HttpResponse:
     """One message, by its id or offset: its state, and its body where the user may see it; `?whole=1` all of that."""
-    snapshot = channel_snapshot(get_gateway(), topic, channel)
+    try:
+        snapshot = channel_of(request, topic, channel)
+    except ReadRefusedError as exc:
+        return refusal(request, str(exc), status=409)
     if snapshot is None:
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
     return answer_one(request, snapshot, message)
@@ -163,10 +171,11 @@ def answer_one(request: CheckedRequest, snapshot: ChannelSnapshot, message: str,
     if can_see and not found.row.problem:
         bytes_max = bodies.WHOLE_BYTES_MAX if is_whole else bodies.SHOWN_BYTES_MAX
         line = replace(line, body=bodies.shown(found.body, form, bytes_max=bytes_max))
-    own = snapshot.message_url(line.message_id)
+    whole = "&whole=1" if is_whole else ""
     context = {
         "topic": snapshot.topic,
         "channel": snapshot.channel,
+        "node": snapshot.node,
         "line": line,
         "state": line.state,
         **_acts(request, snapshot, line.state),
@@ -175,9 +184,12 @@ def answer_one(request: CheckedRequest, snapshot: ChannelSnapshot, message: str,
         "body_needs": request.why_not.line({CONTENTS: "Looking at bodies and keys"}),
         "here": request.get_full_path(),
         "form_choices": [
-            Choice(one, one, one == form, f"{own}?form={one}{'&whole=1' if is_whole else ''}") for one in bodies.FORMS
+            Choice(one, one, one == form, snapshot.message_url(line.message_id, address=f"form={one}{whole}"))
+            for one in bodies.FORMS
         ],
-        "whole_url": "" if is_whole or line.body is None or not line.body.cut else f"{own}?form={form}&whole=1",
+        "whole_url": ""
+        if is_whole or line.body is None or not line.body.cut
+        else snapshot.message_url(line.message_id, address=f"form={form}&whole=1"),
         **more,
     }
     return render(request, "pages/channel_message.html", context)
@@ -204,7 +216,7 @@ def _acts(request: CheckedRequest, snapshot: ChannelSnapshot, state: State | Non
             act.name,
             act.label,
             act.verb,
-            reverse(act.name, args=(snapshot.topic, snapshot.channel)),
+            snapshot.at_node(reverse(act.name, args=(snapshot.topic, snapshot.channel))),
             act.consequences,
             act.asks,
             request.why_not[act.name] or snapshot.why_not(act.name),
@@ -216,7 +228,7 @@ def _acts(request: CheckedRequest, snapshot: ChannelSnapshot, state: State | Non
     return {
         "acts": offered,
         "row_act": can.get(likely_act(state.name)),
-        "file_url": reverse("message_file", args=(snapshot.topic, snapshot.channel))
+        "file_url": snapshot.at_node(reverse("message_file", args=(snapshot.topic, snapshot.channel)))
         if request.may["message_file"]
         else "",
         "why_nots": _why_nots(request, snapshot, offered),
@@ -232,10 +244,9 @@ def _why_nots(request: CheckedRequest, snapshot: ChannelSnapshot, offered: Seque
 
 def read_one(snapshot: ChannelSnapshot, message: str) -> OneMessage:
     """The message of this id or offset. Raises ReadRefusedError."""
-    gateway = get_gateway()
     if is_message_id(message):
-        return gateway.message(snapshot.topic, snapshot.channel, message_id=message)
-    return gateway.message(snapshot.topic, snapshot.channel, offset=int(message))
+        return snapshot.source.message(snapshot.topic, snapshot.channel, message_id=message)
+    return snapshot.source.message(snapshot.topic, snapshot.channel, offset=int(message))
 
 
 def note_look(
@@ -245,6 +256,7 @@ def note_look(
     require_room()
     offsets = [row.offset for row in rows if row.offset is not None]
     counts = {"messages": len(rows)}
+    at = f" at {snapshot.node}" if snapshot.node else ""
     if offsets:
         counts |= {"first_offset": min(offsets), "last_offset": max(offsets)}
     record_look(
@@ -253,7 +265,7 @@ def note_look(
         topic=snapshot.topic,
         channel=snapshot.channel,
         detail=detail or request.GET.urlencode()[:120],
-        message=f"Looked at {counted(len(rows), 'message')} of {snapshot.name}.",
+        message=f"Looked at {counted(len(rows), 'message')} of {snapshot.name}{at}.",
         counts=counts,
     )
 

@@ -33,6 +33,7 @@ from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
     from admin_console.cluster.nodes import Node
+    from admin_console.gateway.node_messages import NodeMessages
 
 NODE = "node"  # the field, or the parameter of a link, with the name of a node; several times for several
 # Acts on topics and channels that a page can have other nodes do.
@@ -46,6 +47,10 @@ ON_NODES = frozenset(
     "set_max_attempts",
     "redrive_channel",
     "cancel_redrive",
+}
+# On single messages: at the node that the request names.
+ON_MESSAGES = frozenset(f"{verb}_messages" for verb in ("finish", "requeue", "release", "quarantine", "redrive")) | {
+    "publish_again"
 }
 ON_ONE = frozenset({"publish"})  # on one node at a time
 _REASONS_MAX = 3
@@ -207,7 +212,9 @@ class OnNodes:
 def on_nodes(gateway: Gateway, action: str, topic: str, channel: str, wanted: Collection[str]) -> OnNodes | None:
     """None where this server alone is concerned."""
     cluster, live = get_cluster(), get_hub().live
-    if action not in ON_NODES or cluster is None or live is None or live.cluster is None:
+    if action in ON_MESSAGES and not any(wanted):
+        return None
+    if action not in ON_NODES | ON_MESSAGES or cluster is None or live is None or live.cluster is None:
         return None
     places = [place for place in live.cluster.by_topic.get(topic, ()) if place.of(channel) is not None]
     others = [place for place in places if not place.is_embedded]
@@ -299,6 +306,33 @@ def acting_nodes(gateway: Gateway) -> dict[str, ActingNode]:
         # An nsqlookupd may name this server before that address is read and turns out to be its own.
         found.update({node.name: NodeGateway(node, cluster) for node in state.called if node.name not in found})
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A remote node whose messages may be read. why_not: why they can't, without a full stop; "" where they can."""
+
+    name: str
+    topic: TopicStats
+    why_not: str
+    messages: "NodeMessages"
+
+
+def readers_of(topic: str, channel: str) -> list[Reader]:
+    """The remote nodes that have the channel, sorted by name."""
+    cluster, live = get_cluster(), get_hub().live
+    if cluster is None or live is None or live.cluster is None:
+        return []
+    # Here: a server without other nodes starts without an HTTP client.
+    from admin_console.gateway.node_messages import NodeMessages
+
+    nodes = {node.name: node for node in live.cluster.state.nodes}
+    places = sorted(live.cluster.by_topic.get(topic, ()), key=lambda place: place.node)
+    return [
+        Reader(node.name, place.stats, why_node_can_not(node, "list_messages"), NodeMessages(node, cluster))
+        for place in places
+        if not place.is_embedded and place.of(channel) is not None and (node := nodes.get(place.node)) is not None
+    ]
 
 
 def with_nodes(url: str, names: Sequence[str]) -> str:
