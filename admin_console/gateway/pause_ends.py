@@ -124,7 +124,7 @@ class PauseEnds:
 
     def drop(self, node: str, topic: str, channel: str = "", *, with_channels: bool = False) -> None:
         """There is no end any more; with_channels: nor one of a channel of that topic. An end that stays in the file,
-        since the disk refuses the change, resumes what is resumed already."""
+        since the disk refuses the change, is a resume that changes nothing."""
         with self._changed:
             left = {
                 key: end

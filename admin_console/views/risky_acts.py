@@ -252,7 +252,7 @@ class DeleteTopic(Removal):
         )
 
     def _made_again(self) -> list[str]:
-        """When the topic is created again, and what nsqlookupds do about it."""
+        """When the topic is created again, and the part of nsqlookupds."""
         live = get_hub().live
         rate_s = (
             figures.ARRIVED.rate(live.rings_of(self.topic)) if self.nodes is not None and live is not None else None

@@ -80,11 +80,13 @@ def test_no_answer_in_mid_act_is_read_back_and_said(tmp_path: Path) -> None:
 
         return answer
 
-    with orders_node() as done, orders_node() as not_done:
+    with orders_node() as done, orders_node() as not_done, orders_node() as endless:
         for fake, is_done in ((done, True), (not_done, False)):
             fake.answers["/channel/pause"] = lost(fake, is_done=is_done)
-        with nodes_of(tmp_path, done, not_done) as (_, nodes):
-            first, second = (one.result for one in to_each(nodes))
+        endless.answers["/channel/pause"] = (200, {}, (b"x" * (1 << 20) for _ in range(200)))
+        with nodes_of(tmp_path, done, not_done, endless) as (_, nodes):
+            first, second, third = (one.result for one in to_each(nodes))
+            assert (third.verdict, "answered with more than 33554432 bytes" in third.message) == (UNKNOWN, True)
             assert first.verdict == DONE
             assert first.message.startswith("Paused orders/billing: ")
             assert f"{done.address} did not confirm it (" in first.message
