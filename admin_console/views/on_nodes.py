@@ -100,6 +100,8 @@ class OnNodes:
         for name in sorted({*wanted} - {"", *(holder.name for holder in holders)}):
             self.left_out[name] = f"{name[:80]} does not have it"
         if action in ON_ONE:
+            # This server, else one that answers.
+            self.chosen.sort(key=lambda one: (not one.place.is_embedded, not one.place.is_answering))
             self.chosen = self.chosen[:1]
 
     @property
@@ -116,10 +118,6 @@ class OnNodes:
     def has_own(self) -> bool:
         """Whether this server is one of them."""
         return any(holder.place.is_embedded for holder in self.chosen)
-
-    @property
-    def is_own_alone(self) -> bool:
-        return self.has_own and len(self.chosen) == 1 and not self.left_out
 
     @cached_property
     def topic(self) -> TopicStats:
@@ -227,8 +225,7 @@ def on_nodes(gateway: Gateway, action: str, topic: str, channel: str, wanted: Co
         taken = TopicPlace.of_engine(gateway.node().http_address, own[0], units.now_ms())
         if taken.of(channel) is not None:
             holders.insert(0, Holder(taken, EmbeddedNode(gateway)))
-    found = OnNodes(cluster, action, sorted(holders, key=lambda one: one.name), channel, wanted)
-    return None if found.is_own_alone and not wanted else found
+    return OnNodes(cluster, action, sorted(holders, key=lambda one: one.name), channel, wanted)
 
 
 @dataclass(frozen=True, slots=True)

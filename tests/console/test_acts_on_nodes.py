@@ -208,6 +208,24 @@ def test_a_topic_that_is_deleted_everywhere_is_deleted_in_order(tmp_path: Path) 
             assert answer["undo"]  # of this server's trash
 
 
+def test_a_message_is_published_at_one_node_and_a_channel_created_at_all(tmp_path: Path) -> None:
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        own_orders(console, 5)
+        console.see_topic("orders", 2)
+        browser = client_of(make_user())
+        url = "/topics/orders/~publish/"
+        assert f"Publish a message to orders on {console.own}" in words(
+            browser.get(url, headers=DIALOG).content.decode()
+        )
+        assert browser.post(url, {"body": "x"}, headers=JSON).json()["ok"]
+        assert browser.post(f"{url}?node={b.address}", {"body": "x"}, headers=JSON).json()["ok"]
+        assert [one.path for one in (*a.acts, *b.acts)] == ["/pub"]
+        assert b.channel("orders", "billing")["depth"] == 5
+        made = browser.post("/topics/orders/~create-channel/", {"channel": "archive"}, headers=JSON).json()
+        assert [(one["ok"], one["message"]) for one in made["nodes"]] == [(True, "Created orders/archive.")] * 3
+        assert a.channel("orders", "archive") is not b.channel("orders", "archive")
+
+
 def test_the_question_of_a_delete_says_that_producers_make_it_again(tmp_path: Path) -> None:
     with nsqd(3) as a, cluster_console(tmp_path, a) as console:
         console.see_topic("orders", 1)
