@@ -125,7 +125,6 @@ class Hub:
     def __init__(self, rings_max: int = RINGS_MAX, bytes_max: int = RINGS_BYTES_MAX) -> None:
         self._rings_max = rings_max
         self._bytes_max = bytes_max
-        self.node_rings = NodeRings(_TOPIC, _CHANNEL)
         self.listeners: set[Callable[[LiveState], Awaitable[None]]] = set()
         self.act_count = 0
         self._act_numbers = itertools.count(1)
@@ -137,6 +136,7 @@ class Hub:
         """Drop all history, as for another engine; listeners stay."""
         self.clock = Clock()
         self.rings: dict[Key, Rings] = {}
+        self.node_rings = NodeRings(_TOPIC, _CHANNEL)
         self.live: LiveState | None = None
         self._counts: dict[Key, DepthCounts] = {}
         self._unwritten: list[Mapping[Key, Growth]] = []

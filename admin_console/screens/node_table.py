@@ -76,7 +76,9 @@ def node_count(live: LiveState, topic: str, channel: str = "") -> tuple[Cell, ..
     """The cell of that column; none for one server. topic: "" for a group of topics, whose cell is empty."""
     if live.cluster is None:
         return ()
-    return (Cell(units.number(len(live.cluster.places(topic, channel))) if topic else ""),)
+    parts = live.cluster.by_topic.get(topic, ())
+    count = sum([not channel or channel in part.rows for part in parts])
+    return (Cell(units.number(count) if topic else ""),)
 
 
 def node_table(live: LiveState, topic: str, channel: str = "") -> Table:
