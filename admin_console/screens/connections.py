@@ -6,8 +6,10 @@ from admin_console.vocabulary import units
 
 
 def agreed(client: Any) -> str:
-    """The settings that IDENTIFY agreed on: "V2 · timeout 1m · TLS1.3 · snappy · 42 % sample · as deploy"."""
-    return " · ".join([f"V2 · timeout {units.duration(client.msg_timeout_ms / 1000)}", *_layers(client)])
+    """The settings that IDENTIFY agreed on: "V2 · timeout 1m · TLS1.3 · snappy · 42 % sample · as deploy". An nsqd
+    reports no timeout."""
+    timeout = [f"timeout {units.duration(client.msg_timeout_ms / 1000)}"] if client.msg_timeout_ms else []
+    return " · ".join(["V2", *timeout, *_layers(client)])
 
 
 def layers(client: Any) -> str:

@@ -177,6 +177,7 @@ def test_consumers_of_all_nodes_have_their_node() -> None:
     assert len(keys) == 2
     of_a = row(table, next(key for key in keys if key != "1"))
     assert (of_a["name"], of_a["node"], of_a["ready"]) == ("mail 10.0.0.7:5000", "nsq-a:4151", "5")
+    assert of_a["attributes"] == "V2", "an nsqd reports no timeout of a client"
     assert of_a["timeouts"] == "–", "an nsqd counts none of a client"
     assert of_a["action"] == "", "only this server's engine can requeue what one consumer has"
     assert row(table, "1")["action"] == "Requeue now…"
