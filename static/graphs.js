@@ -277,10 +277,7 @@ class Graph {
       const top = Math.max(0, ...shown.map((column) => highestOf(this.drawnOf(range, column), range.band[column])));
       countAxis(layout, top, this.isRate);
       pastAxes(layout, range, this.isDuration, top);
-      layout.shapes = [
-        ...range.paused.map(([first, last]) => spanShape(first, last, "var(--held)")),
-        ...(range.partial ?? []).map(([first, last]) => spanShape(first, last, "var(--muted)")),
-      ];
+      layout.shapes = range.paused.map(([first, last]) => spanShape(first, last, "var(--held)"));
       // Only beside a pause that is wide enough for the word.
       const long = range.paused.filter(([first, last]) => last - first > WORD_SHARE * (range.to - range.from));
       layout.annotations = long.map(([first]) => pauseWord(first, range.from, range.to));

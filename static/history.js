@@ -146,6 +146,7 @@ function go(href, state = null) {
 // Another range of the same node.
 function withNode(href) {
   const url = new URL(href, location.href);
+  if ((url.searchParams.get("node") ?? "") === chosen.node) return href; // times stay readable: searchParams encodes colons
   if (chosen.node) url.searchParams.set("node", chosen.node);
   else url.searchParams.delete("node");
   return url.pathname + url.search;
@@ -345,12 +346,18 @@ function showNotice() {
   } else if (grows && to - until > LAG_MAX_S) {
     notice(`The pipeline has written no history since ${momentWords(until)}.`);
   } else if (answer.partial?.length) {
-    notice("Grey: not every node was recorded there, so counts are the least that they can be.");
-  } else if (answer.node && grows) {
+    notice("Hatched: not every node was recorded there, so counts are the least that they can be.");
+  } else if (answer.node && grows && to - lastTime() > REFETCH_MIN_S * 2) {
     notice(`One node's graphs end at ${momentWords(until)}: the pipeline writes them minutes later.`);
   } else {
     notice("");
   }
+}
+
+// Of the newest point that is known.
+function lastTime() {
+  const last = Object.values(answer.columns).map((values) => values.findLastIndex((value) => value !== null));
+  return answer.times[Math.max(...last)] ?? answer.from;
 }
 
 function describe() {

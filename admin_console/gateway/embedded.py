@@ -70,7 +70,7 @@ class EmbeddedGateway:
         self._calls = runner.calls
         self._options = options
         self._deadline_s = deadline_s
-        self._history = LakeHistory(os.path.join(options.data_path, "pipeline"))
+        self._history = LakeHistory(os.path.join(options.data_path, "pipeline"), options.effective_broadcast_address)
 
     def history(self) -> LakeHistory:
         return self._history

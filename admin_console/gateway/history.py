@@ -17,10 +17,12 @@ class HistoryUnreadableError(Exception):
 class HistorySource(Protocol):
     """Where rows of the history are. Any thread.
 
-    directory: the only one that files lie in; it need not exist.
+    directory: the only one that files lie in; it need not exist. node: the name of this server's engine in the rows; ""
+    without one.
     """
 
     directory: str
+    node: str
 
     def files(self, level: str, first_s: int, end_s: int) -> list[str]:
         """Parquet files of `level` ("minutes", "hours") with windows in [first_s, end_s), Unix seconds. Raises
@@ -35,7 +37,8 @@ class HistorySource(Protocol):
 class LakeHistory:
     """The history in the pipeline's directory `path`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, node: str = "") -> None:
+        self.node = node
         self._files = HistoryFiles(path)
         self.directory = self._files.directory
 

@@ -99,6 +99,7 @@ GREATEST = ("samples", "window_s", "oldest_age_ms_avg", "oldest_age_ms_min", "ol
 def of_all_nodes(windows: Rows) -> Rows:
     """One row a window, in order of time: counts of several nodes are added up; of GREATEST the greatest is taken."""
     times, places = np.unique(np.asarray(windows["t"]), return_inverse=True)
+    windows = {name: column for name, column in windows.items() if name != "node"}
     if len(times) == len(windows["t"]):
         order = np.argsort(windows["t"])
         return {name: column[order] for name, column in windows.items()}

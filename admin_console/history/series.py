@@ -2,12 +2,12 @@
 
 Three tiers end one after another: hours where the last compaction did, minutes where the last rollup did (some minutes
 ago), seconds now. Each is read from where the one before ends. The live seconds go back fifteen minutes; a rollup that
-lags more leaves a gap, as does every window that is not recorded. The live seconds are of all nodes together: the lines
-of one node end where its minutes do.
+lags more leaves a gap, as does every window that is not recorded. A node has live seconds while the page of its topic
+is open.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from admin_console.gateway.history import HistorySource
 from admin_console.history.points import Flags, LinePoints, Points, floats, of_all_nodes, partial, percentiles
 from admin_console.history.ranges import HOUR_S, POINTS_MAX, Range
-from admin_console.history.store import Floats, HistoryStore, Part, Rows, store_of
+from admin_console.history.store import Floats, Part, Rows, store_of
 from admin_console.hub.hub import GAUGES, TOTAL, Key, LiveState
 from admin_console.rings.rings import SECONDS
 from admin_console.screens import graphs
@@ -106,14 +106,14 @@ def overview_history(
     tiers = _tiers(source, span, points_max)
     # By name, as in the live graph.
     drawn = chosen or sorted(store_of(source).deepest(graphs.TOP_CHANNELS, tiers.parts, span.node)) or None
-    return _history(source, live, span, tiers, graphs.overview_plans(live, drawn), None)
+    return _Reading(source, live, span, tiers, TOTAL).history(graphs.overview_plans(live, drawn))
 
 
 def topic_history(
     source: HistorySource, live: LiveState | None, topic: str, span: Range, points_max: int = POINTS_MAX
 ) -> History:
     tiers = _tiers(source, span, points_max)
-    return _history(source, live, span, tiers, graphs.topic_plans(topic), (topic, ""))
+    return _Reading(source, live, span, tiers, (topic, "")).history(graphs.topic_plans(topic))
 
 
 def channel_history(
@@ -122,7 +122,7 @@ def channel_history(
     """A channel's lines, and its latencies from publish to FIN."""
     tiers = _tiers(source, span, points_max)
     plans = graphs.channel_plans(topic, channel)
-    return _history(source, live, span, tiers, plans, (topic, channel), has_latency=True)
+    return _Reading(source, live, span, tiers, (topic, channel)).history(plans, has_latency=True)
 
 
 def _tiers(source: HistorySource, span: Range, points_max: int) -> _Tiers:
@@ -152,116 +152,171 @@ def _tiers(source: HistorySource, span: Range, points_max: int) -> _Tiers:
     )
 
 
-def _history(
-    source: HistorySource,
-    live: LiveState | None,
-    span: Range,
-    tiers: _Tiers,
-    plans: Sequence[graphs.GraphPlan],
-    paused_key: Key | None,
-    *,
-    has_latency: bool = False,
-) -> History:
-    store = store_of(source)
-    nodes = [span.node] if span.node else []
-    if nodes:
-        live = None  # its seconds are of all nodes
-    points = Points(span.first_s, span.end_s, tiers.step_s)
-    lines = [line for plan in plans for line in plan.lines]
-    gathered = {line.column: LinePoints(points) for line in lines}
-    paused = np.zeros(points.count)
-    found = 0
-    for key in dict.fromkeys(line.key for line in lines):
-        own = [line for line in lines if line.key == key]
-        windows = _windows(store, key, own, tiers.parts, nodes)
-        if windows is not None and len(windows["t"]):
-            found += len(windows["t"])
+class _Reading:
+    """One range being read. main: the totals, or the topic or channel that the page is about, whose graphs have a line
+    for each node where it is at several."""
+
+    def __init__(self, source: HistorySource, live: LiveState | None, span: Range, tiers: _Tiers, main: Key) -> None:
+        self._store = store_of(source)
+        self._live = live
+        self._span = span
+        self._tiers = tiers
+        self._main = main
+        self._points = Points(span.first_s, span.end_s, tiers.step_s)
+        self._nodes = [span.node] if span.node else []
+        own = _own_name(live)
+        # As pages name this server's engine ↔ as its samples do.
+        self._shown = {source.node: own} if own else {}
+        self._stored = {page: name for name, page in self._shown.items()}
+
+    def history(self, plans: Sequence[graphs.GraphPlan], *, has_latency: bool = False) -> History:
+        rate = "finished" if self._main[1] else "messages"
+        of_main = [line.ring for plan in plans for line in plan.lines if line.key == self._main]
+        rows = self._windows(self._main, [*of_main, "waiting", rate], "node")
+        nodes = _nodes_in(rows)
+        if self._nodes:
+            page = tuple(self._shown.get(name, name) for name in self._nodes)
+            plans = [replace(plan, lines=tuple(replace(one, nodes=page) for one in plan.lines)) for plan in plans]
+        elif self._main != TOTAL:
+            sizes = _sizes(rows, nodes, rate)
+            by_page = {self._shown.get(name, name): size for name, size in sizes.items()}
+            plans = [*graphs.plans_of_nodes(graphs.series_by_size([*by_page], by_page), *self._main), *plans]
+        lines = [line for plan in plans for line in plan.lines]
+        gathered = {line.column: LinePoints(self._points) for line in lines}
+        found = 0
+        for key in dict.fromkeys(line.key for line in lines):
+            own = [line for line in lines if line.key == key]
+            of_key = rows if key == self._main else self._windows(key, [line.ring for line in own])
+            found += len(of_key["t"])
+            for one in dict.fromkeys(line.nodes for line in own):
+                windows = of_all_nodes(self._of(of_key, one))
+                for line in own:
+                    if line.nodes == one:
+                        _add_windows(gathered[line.column], windows, line.ring)
             for line in own:
-                add = gathered[line.column].add_gauge if line.ring in GAUGES else gathered[line.column].add_counter
-                add(windows, line.ring)
-            if key == paused_key:
-                paused += points.sums(points.slots(windows["t"]), floats(windows["paused_samples"]))
-        for line in own:
-            _add_live(gathered[line.column], live, line, tiers.live_from_s, span.end_s)
-    recorded = store.nodes(*(paused_key or TOTAL), tiers.parts, nodes)
-    seconds = _live_seconds(live, paused_key, "paused", tiers.live_from_s, span.end_s) if paused_key else None
-    if seconds is not None:
-        paused += points.sums(points.slots(seconds[0] + np.arange(len(seconds[1]))), np.nan_to_num(seconds[1]))
-    columns = {name: line.values for name, line in gathered.items()}
-    named = {plan.name: [line.column for line in plan.lines] for plan in plans}
-    labels = {line.column: line.label for line in lines}
-    if has_latency and paused_key is not None:
-        columns |= _latencies(store, points, paused_key, tiers.parts, nodes)
-        named[LATENCY] = list(LATENCY_LABELS)
-        labels |= LATENCY_LABELS
-    newest = live.second if live and live.second is not None and live.second < span.end_s else None
-    return History(
-        range=span,
-        step_s=tiers.step_s,
-        times=points.times,
-        columns=columns,
-        band={
-            line.column: (gathered[line.column].low, gathered[line.column].high)
-            for line in lines
-            if line.ring in GAUGES
-        },
-        graphs=named,
-        labels=labels,
-        paused=_spans(points, paused > 0),
-        weights={name: line.weights for name, line in gathered.items()},
-        newest=newest,
-        recorded_from=tiers.recorded_from,
-        recorded_until=tiers.recorded_until,
-        notice=_notice(tiers, found, columns),
-        nodes=tuple(recorded),
-        partial=_spans(points, _partial(store, points, tuple(recorded), tiers.parts)),
-    )
+                self._add_live(gathered[line.column], line)
+        columns = {name: line.values for name, line in gathered.items()}
+        named = {plan.name: [line.column for line in plan.lines] for plan in plans}
+        labels = {line.column: line.label for line in lines}
+        if has_latency:
+            columns |= self._latencies()
+            named[LATENCY] = list(LATENCY_LABELS)
+            labels |= LATENCY_LABELS
+        live, tiers = self._live, self._tiers
+        has_newest = live is not None and live.second is not None and live.second < self._span.end_s and not self._nodes
+        return History(
+            range=self._span,
+            step_s=tiers.step_s,
+            times=self._points.times,
+            columns=columns,
+            band={
+                line.column: (gathered[line.column].low, gathered[line.column].high)
+                for line in lines
+                if line.ring in GAUGES
+            },
+            graphs=named,
+            labels=labels,
+            paused=self._paused(rows) if self._main != TOTAL else [],
+            weights={name: line.weights for name, line in gathered.items()},
+            newest=live.second if live is not None and has_newest else None,
+            recorded_from=tiers.recorded_from,
+            recorded_until=tiers.recorded_until,
+            notice=_notice(tiers, found, columns),
+            nodes=nodes,
+            partial=[*_spans(self._points, self._partial(nodes)), *self._live_silences()],
+        )
+
+    def _windows(self, key: Key, rings: Sequence[str], *more: str) -> Rows:
+        """A row a window and node; of the chosen node, where there is one. more: further columns."""
+        names = ["samples", "paused_samples", *more]
+        for name in dict.fromkeys(rings):
+            names += [f"{name}_avg", f"{name}_min", f"{name}_max"] if name in GAUGES else [name]
+        found = self._store.windows(*key, names, self._tiers.parts, self._nodes)
+        return {name: np.empty(0) for name in ("t", "window_s", *names)} if found is None else found
+
+    def _of(self, rows: Rows, nodes: Sequence[str]) -> Rows:
+        """The windows of nodes, as pages name them; all for none."""
+        if not nodes or self._nodes:
+            return rows
+        is_theirs = np.isin(rows["node"].astype(str), [self._stored.get(name, name) for name in nodes])
+        return {name: column[is_theirs] for name, column in rows.items()}
+
+    def _add_live(self, gathered: LinePoints, line: graphs.Line) -> None:
+        seconds = _live_seconds(self._live, line, self._tiers.live_from_s, self._span.end_s)
+        if seconds is not None:
+            gathered.add_seconds(*seconds, is_gauge=line.ring in GAUGES)
+
+    def _latencies(self) -> dict[str, Floats]:
+        counts = self._store.latencies(*self._main, self._tiers.parts, self._nodes)
+        if counts is None or not len(counts["t"]):
+            return {name: np.full(self._points.count, np.nan) for name in LATENCY_LABELS}
+        return percentiles(self._points, counts)
+
+    def _paused(self, rows: Rows) -> list[tuple[int, int]]:
+        points, nodes = self._points, self._nodes
+        paused = points.sums(points.slots(rows["t"]), floats(rows["paused_samples"]))
+        line = graphs.Line("", "", 0, self._main, "paused")
+        seconds = None if nodes else _live_seconds(self._live, line, self._tiers.live_from_s, self._span.end_s)
+        if seconds is not None:
+            paused += points.sums(points.slots(seconds[0] + np.arange(len(seconds[1]))), np.nan_to_num(seconds[1]))
+        return _spans(points, paused > 0)
+
+    def _partial(self, nodes: Sequence[str]) -> Flags:
+        """Where one of `nodes` is missing between others of its windows. A node without the topic still has its
+        totals."""
+        if len(nodes) > 1:
+            windows = self._store.windows(*TOTAL, ["samples"], self._tiers.parts, nodes)
+            if windows is not None:
+                return partial(self._points, windows, self._store.nodes(*TOTAL, self._tiers.parts, nodes))
+        return np.zeros(self._points.count, dtype=bool)
+
+    def _live_silences(self) -> list[tuple[int, int]]:
+        """From and to, of the live seconds that lack a node's part."""
+        if self._live is None or self._nodes:
+            return []
+        spans = ((max(first, self._tiers.live_from_s), last + 1) for first, last in self._live.silences_of(*self._main))
+        return [(first, min(end, self._span.end_s)) for first, end in spans if first < min(end, self._span.end_s)]
 
 
-def _partial(store: HistoryStore, points: Points, nodes: Sequence[str], parts: Sequence[Part]) -> Flags:
-    """Where one of `nodes` is missing between others of its windows. A node without the topic still has its totals."""
-    if len(nodes) > 1:
-        windows = store.windows(*TOTAL, ["samples"], parts, nodes)
-        if windows is not None:
-            return partial(points, windows, store.nodes(*TOTAL, parts, nodes))
-    return np.zeros(points.count, dtype=bool)
+def _own_name(live: LiveState | None) -> str:
+    """This server's among the nodes; "" without others."""
+    places = live.cluster.by_topic.values() if live is not None and live.cluster is not None else ()
+    return next((place.node for of_topic in places for place in of_topic if place.is_embedded), "")
 
 
-def _windows(
-    store: HistoryStore, key: Key, lines: Sequence[graphs.Line], parts: Sequence[Part], nodes: Sequence[str]
-) -> Rows | None:
-    names = ["samples", "paused_samples"]
-    for name in dict.fromkeys(line.ring for line in lines):
-        names += [f"{name}_avg", f"{name}_min", f"{name}_max"] if name in GAUGES else [name]
-    windows = store.windows(*key, names, parts, nodes)
-    return None if windows is None else of_all_nodes(windows)
+def _nodes_in(rows: Rows) -> tuple[str, ...]:
+    return tuple(sorted(set(rows["node"].tolist())))
 
 
-def _latencies(
-    store: HistoryStore, points: Points, key: Key, parts: Sequence[Part], nodes: Sequence[str]
-) -> dict[str, Floats]:
-    counts = store.latencies(*key, parts, nodes)
-    if counts is None or not len(counts["t"]):
-        return {name: np.full(points.count, np.nan) for name in LATENCY_LABELS}
-    return percentiles(points, counts)
+def _sizes(rows: Rows, nodes: Sequence[str], rate: str) -> dict[str, float]:
+    """The most that waited at each node in a window, and what came or was finished: the larger, the more of it is to
+    be seen."""
+    waiting, counted = floats(rows["waiting_max"]), floats(rows[rate])
+    sizes = {}
+    for node in nodes if len(nodes) > 1 else ():
+        is_its = rows["node"] == node
+        sizes[node] = float(np.nanmax(np.append(waiting[is_its], 0.0)) + np.nansum(counted[is_its]))
+    return sizes
 
 
-def _add_live(gathered: LinePoints, live: LiveState | None, line: graphs.Line, from_s: int, end_s: int) -> None:
-    seconds = _live_seconds(live, line.key, line.ring, from_s, end_s)
-    if seconds is not None:
-        gathered.add_seconds(*seconds, is_gauge=line.ring in GAUGES)
+def _add_windows(gathered: LinePoints, windows: Rows, ring: str) -> None:
+    if len(windows["t"]):
+        add = gathered.add_gauge if ring in GAUGES else gathered.add_counter
+        add(windows, ring)
 
 
-def _live_seconds(live: LiveState | None, key: Key, name: str, from_s: int, end_s: int) -> tuple[int, Floats] | None:
-    """The seconds of [from_s, end_s) that the rings have: the first one, and a value for each."""
-    rings = live.rings.get(key) if live else None
-    if rings is None or live is None or live.second is None:
+def _live_seconds(live: LiveState | None, line: graphs.Line, from_s: int, end_s: int) -> tuple[int, Floats] | None:
+    """The seconds of [from_s, end_s) that the rings of a line have: the first one, and a value for each."""
+    if live is None or live.second is None:
+        return None
+    series = graphs.columns_of(live, (graphs.GraphPlan("", "", "", (line,)),))[line.column]
+    if not series:
         return None
     oldest_s = live.second - SECONDS + 1
     first_s, last_s = max(from_s, oldest_s), min(end_s, live.second + 1)
     if first_s >= last_s:
         return None
-    values = np.array(rings.series(name), dtype=np.float64)
+    values = np.array(series, dtype=np.float64)
     return first_s, values[first_s - oldest_s : last_s - oldest_s]
 
 

@@ -17,7 +17,7 @@ from admin_console.history.series import (
 from admin_console.history.store import Floats
 from admin_console.hub.hub import LiveState
 from admin_console.screens.build import Request
-from admin_console.screens.graphs import chosen_channels
+from admin_console.screens.graphs import BY_NODE, chosen_channels
 from admin_console.vocabulary import units
 from admin_console.vocabulary.times import column_time
 
@@ -49,7 +49,8 @@ def table_of(source: HistorySource, live: LiveState | None, page_request: Reques
             found = channel_history(source, live, page_request.topic, page_request.channel, span, ROWS_MAX)
     except HistoryUnreadableError as exc:
         return RangeTable((), (), str(exc), "")
-    parts = [part for name in found.columns for part in _parts(name, found)]
+    of_nodes = {name for graph in BY_NODE for name in found.graphs.get(graph, ())}
+    parts = [part for name in found.columns if name not in of_nodes for part in _parts(name, found)]
     headings = [heading for heading, _ in parts]
     rows = []
     for index in range(len(found.times) - 1, -1, -1):

@@ -1,7 +1,7 @@
 """The graphs of each page: their lines, their legends, and this second's values."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from admin_console.gateway.gateway import is_valid_name
@@ -19,6 +19,7 @@ TOP_CHANNELS = 4
 # The colours of nodes: first those that are unlike the shade of a pause. Others have the last together.
 NODE_SERIES = (1, 2, 4, 5, 6, 7, 8, 3)
 OTHER_NODES = 9
+BY_NODE = ("depth_nodes", "rate_nodes")  # the graphs with a line for each node
 READING_S_MAX = 15  # between two readings of a node; beyond, its line has a gap
 _RATES = {"messages": figures.ARRIVED, "finished": figures.FINISHED}
 _COUNTS = {"timeouts": figures.TIMEOUTS_MIN, "requeued": figures.REQUEUED_MIN}
@@ -154,7 +155,11 @@ def _trouble_plan(key: Key) -> GraphPlan:
 def node_plans(live: LiveState | None, topic: str, channel: str = "") -> tuple[GraphPlan, ...]:
     """Depth and rate of a topic or channel that is at several nodes: a line for each, the largest where there are many,
     and one for the sum of the others."""
-    found = node_series(live, topic, channel) if live else {}
+    return plans_of_nodes(node_series(live, topic, channel) if live else {}, topic, channel)
+
+
+def plans_of_nodes(found: Mapping[str, int], topic: str, channel: str = "") -> tuple[GraphPlan, ...]:
+    """The same of nodes whose series are given; none for one node alone."""
     if len(found) < 2:
         return ()
     others = tuple(node for node, series in found.items() if series == OTHER_NODES)
@@ -172,8 +177,8 @@ def node_plans(live: LiveState | None, topic: str, channel: str = "") -> tuple[G
 
     rate = ("Finished", "finished") if channel else ("Published", "messages")
     return (
-        GraphPlan("depth_nodes", "Depth by node", "messages", lines("waiting")),
-        GraphPlan("rate_nodes", f"{rate[0]} by node, messages/s", "per second", lines(rate[1])),
+        GraphPlan(BY_NODE[0], "Depth by node", "messages", lines("waiting")),
+        GraphPlan(BY_NODE[1], f"{rate[0]} by node, messages/s", "per second", lines(rate[1])),
     )
 
 
@@ -183,11 +188,13 @@ def node_series(live: LiveState, topic: str, channel: str = "") -> dict[str, int
     if live.cluster is None:
         return {}
     nodes = [place.node for place in live.cluster.places(topic, channel)]
-    large = nodes
-    if len(nodes) > len(NODE_SERIES):
-        rings = live.rings_of_nodes(topic, channel)
-        sizes = {node: (one.peak() or 0) + one.flow() for node, one in rings.items()}
-        large = heapq.nlargest(len(NODE_SERIES), nodes, key=lambda node: sizes.get(node, 0.0))
+    rings = live.rings_of_nodes(topic, channel) if len(nodes) > len(NODE_SERIES) else {}
+    return series_by_size(nodes, {node: (one.peak() or 0) + one.flow() for node, one in rings.items()})
+
+
+def series_by_size(nodes: Sequence[str], sizes: Mapping[str, float]) -> dict[str, int]:
+    """As `node_series`, of nodes with their sizes."""
+    large = heapq.nlargest(len(NODE_SERIES), nodes, key=lambda node: sizes.get(node, 0.0))
     series = dict(zip(sorted(large), NODE_SERIES, strict=False))
     return {node: series.get(node, OTHER_NODES) for node in nodes}
 

@@ -353,29 +353,32 @@ def test_graphs_are_of_all_nodes_or_of_one(lake: HistoryLake, page: Page) -> Non
     """The last test of the file: its server has another node from here on."""
     end_s = int(time.time()) // 60 * 60 - 240
     silent_s = end_s - HOUR_S
-    with FakeNsqd.of(topic("past", channel("line"))) as other:
+    with FakeNsqd.of(topic("past", channel("line", depth=50))) as other:
         names = (("past", "line"), ("", ""))
         steps = [t for t in range(end_s - 6 * HOUR_S, end_s, 60) if not silent_s <= t < silent_s + 600]
         lake.add("minutes", [window(t, *of, node=other.address, depth=50.0) for t in steps for of in names])
         lake.add("minutes", [window(t, node="here") for t in range(end_s - 6 * HOUR_S, end_s, 60)])
+        page.set_viewport_size({"width": 1280, "height": 2_000})  # graphs out of sight are not drawn
         page.goto("/nodes/~addresses/")
         page.locator("[name=nsqds]").fill(other.address)
         page.locator("form button[type=submit]").last.click()
-        expect(page.get_by_text(other.address).first).to_be_visible()
+        expect(page).to_have_url(re.compile("/nodes/$"))
         page.goto(f"{PATH}?range=6h")
+        # A page from before the node's first answer loads itself again.
+        expect(page.locator('[data-graph="depth_nodes"]')).to_contain_text(other.address)
         wait_for_span(page, 6 * HOUR_S)
         drawn = line(page, "depth", "depth")
         assert drawn is not None
         assert drawn["y"][30] == 1_050
+        wait_for("the node's line", lambda: points(page, "depth_nodes", other.address) > 0)
         expect(page.locator("[data-range-notice]")).to_have_text(
-            "Grey: not every node was recorded there, so counts are the least that they can be."
+            "Hatched: not every node was recorded there, so counts are the least that they can be."
         )
         nodes = page.locator(".range-nodes")
         nodes.locator("summary").click()
         nodes.get_by_role("link", name=other.address).click()
         expect(page).to_have_url(re.compile(rf"range=6h&node={other.address.replace(':', '%3A')}$"))
         expect(nodes.locator("summary")).to_have_text(other.address)
-        expect(page.locator("[data-range-notice]")).to_contain_text("One node's graphs end at")
         wait_for("its depth", lambda: (line(page, "depth", "depth") or {"y": [0] * 31})["y"][30] == 50)
         # Another range is of the same node, its last fifteen minutes come from the history, too.
         page.locator('[data-preset="1h"]').click()
@@ -385,7 +388,7 @@ def test_graphs_are_of_all_nodes_or_of_one(lake: HistoryLake, page: Page) -> Non
         wait_for_span(page, 900)
         drawn = line(page, "depth", "depth")
         assert drawn is not None
-        assert set(drawn["y"]) == {50, None}
+        assert set(drawn["y"]) - {None} == {50}
         nodes.locator("summary").click()
         nodes.get_by_role("link", name="All nodes").click()
         expect(page).to_have_url(re.compile(r"\?range=15m$"))

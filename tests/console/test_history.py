@@ -27,8 +27,10 @@ from admin_console.vocabulary.times import column_time
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.latency.latency_buckets import bucket_of
 from tests.support.fake_nsqd import FakeNsqd
+from tests.support.fake_nsqd import channel as fake_channel
 from tests.support.fake_nsqd import topic as fake_topic
 from tests.support.lakes.history_lake import HistoryLake, window
+from tests.support.pages.clusters import OWN, HubOfCluster, nsqd
 from tests.support.pages.console import client_of, console_engine, make_user, see
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
 
@@ -234,6 +236,61 @@ def test_a_range_of_one_node_has_its_windows_alone(lake: HistoryLake, source: La
     assert not range_of({"node": "here"}, NOW_S).is_live, "its last fifteen minutes are those of the history"
     none = shown(source, of_node("' OR 1=1 --"))
     assert (values(none, "depth"), none.notice) == ({}, "nothing")
+
+
+def test_a_page_of_several_nodes_has_a_line_for_each_that_goes_on_with_its_live_seconds(
+    lake: HistoryLake, tmp_path: Path
+) -> None:
+    source = LakeHistory(str(tmp_path / "pipeline"), "here")
+    until_s = NOW_S - 180
+    steps = range(until_s - HOUR_S, until_s, 60)
+    rows = [window(t, *ORDERS, node="here", waiting=3.0, depth=3.0, finished=60) for t in steps]
+    rows += [window(t, *ORDERS, node="nsq-a:4151", waiting=40.0, depth=40.0, finished=120) for t in steps]
+    lake.add("minutes", rows)
+    cluster = HubOfCluster()
+    cluster.hub.node_rings.watch(*ORDERS)
+    for second in range(NOW_S - 200, NOW_S):
+        billing = fake_channel("billing", depth=50, message_count=100)
+        own = snapshot(topic("orders", channel(*ORDERS, depth=4)), second=second)
+        live = cluster.see(own, nsqd("nsq-a", fake_topic("orders", billing), second=second))
+    found = shown(source, "1h", live)
+    assert found.graphs["depth_nodes"] == [f"waiting@{OWN}", "waiting@nsq-a:4151"]
+    assert found.graphs["rate_nodes"] == [f"finished@{OWN}", "finished@nsq-a:4151"]
+    assert found.labels["waiting@nsq-a:4151"] == "nsq-a:4151"
+    own_line, other_line = values(found, f"waiting@{OWN}"), values(found, "waiting@nsq-a:4151")
+    assert list(own_line) == list(other_line) == list(range(NOW_S - HOUR_S, NOW_S, 60))
+    assert own_line == {t: 3.0 if t < until_s else 4.0 for t in own_line}
+    assert other_line == {t: 40.0 if t < until_s else 50.0 for t in other_line}
+    assert values(found, "depth") == {t: 43.0 if t < until_s else 54.0 for t in own_line}
+    assert values(found, "finished@nsq-a:4151")[NOW_S - HOUR_S] == 2.0
+    # One node alone has its own seconds, and no line for each.
+    one = shown(source, of_node("nsq-a:4151"), live)
+    assert values(one, "depth") == other_line
+    assert "depth_nodes" not in one.graphs
+    assert "depth_nodes" not in shown(source, of_node("here"), live).graphs
+    assert values(shown(source, of_node("here"), live), "depth") == own_line
+    store_of(source).close()
+
+
+def test_beyond_eight_nodes_the_others_are_one_line_of_their_sum(lake: HistoryLake, source: LakeHistory) -> None:
+    at = NOW_S - 120
+    lake.add("minutes", [window(at, *ORDERS, node=f"n{n}:1", waiting=float(n), messages=60 * n) for n in range(1, 11)])
+    found = shown(source, "1h")
+    assert found.graphs["depth_nodes"] == [*sorted(f"waiting@n{n}:1" for n in range(3, 11)), "waiting@"]
+    assert found.labels["waiting@"] == "2 others"
+    assert values(found, "waiting@") == {at: 3.0}
+
+
+def test_live_seconds_that_lack_a_node_s_part_are_partial(lake: HistoryLake, source: LakeHistory) -> None:
+    lake.add("minutes", [window(NOW_S - 600, *ORDERS)])
+    cluster = HubOfCluster()
+    for second in range(NOW_S - 30, NOW_S):
+        silent_since = NOW_S - 20 if second >= NOW_S - 20 else 0
+        own = snapshot(topic("orders", channel(*ORDERS)), second=second)
+        other = nsqd("nsq-a", fake_topic("orders", fake_channel("billing")), second=second, silent_since=silent_since)
+        live = cluster.see(own, other)
+    assert shown(source, "1h", live).partial == [(NOW_S - 20, NOW_S)]
+    assert shown(source, of_node("nsq-a:4151"), live).partial == []
 
 
 def test_of_several_nodes_counts_are_added_up_and_of_ages_the_greatest_is_taken(
