@@ -432,4 +432,6 @@ def _gone_row(node: Node) -> tuple[str, tuple[BaseCell, ...]]:
 def _empty(query: ListQuery) -> Empty:
     if query.wanted:
         return Empty(f"No node matches “{query.query.strip()}”", "", href=query.href(q=""), link="Show all nodes")
+    if query.show != ATTENTION:
+        return Empty("No nodes yet")
     return Empty("No node passes the filter", "", href=query.href(show=""), link="Show all nodes")
