@@ -1,6 +1,7 @@
 """The overview: six stats of all topics, two graphs, and the channels that need an operator first."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from admin_console.diagnosis.backing_off import BACKING_OFF
@@ -158,7 +159,10 @@ def _stats(live: LiveState | None) -> tuple[Stat, ...]:
             "in_flight",
             "In flight",
             Cell(units.number(in_flight), units.exact(in_flight)),
-            Cell(f"of {units.number(ready)} RDY" + (f" · {units.number(deferred)} deferred" if deferred else "")),
+            Cell(
+                ("RDY unknown" if ready is None else f"of {units.number(ready)} RDY")
+                + (f" · {units.number(deferred)} deferred" if deferred else "")
+            ),
         ),
         Stat("timeouts", "Timeouts", Cell(units.per_minute(timeouts)), timeouts_note),
         _oldest_stat(live),
@@ -177,9 +181,14 @@ def _oldest_stat(live: LiveState | None) -> Stat:
     value = Cell(units.duration(oldest[0] if oldest else None))
     if health != "OK":
         return Stat("oldest", "Oldest message", value, Cell(f"▲ {health.removeprefix('NOK - ')}", tone="danger"))
+    # An nsqd reports no ages: one that it has may be older.
+    is_unknown = any(one.depth and one.oldest_ns is None for one in live.channels.values()) or any(
+        topic.depth and topic.oldest_ns is None for topic in live.snapshot.topics
+    )
     if oldest is None:
-        return Stat("oldest", "Oldest message", value, Cell("every message is finished"))
-    return Stat("oldest", "Oldest message", value, Cell(f"in {oldest[1]}"))
+        note = "not every node reports it" if is_unknown else "every message is finished"
+        return Stat("oldest", "Oldest message", value, Cell(note))
+    return Stat("oldest", "Oldest message", replace(value, is_least=is_unknown), Cell(f"in {oldest[1]}"))
 
 
 def _channel_table(

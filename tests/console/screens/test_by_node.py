@@ -86,6 +86,22 @@ def test_the_small_words_of_a_partial_page_are_marked_as_well() -> None:
     assert screen_of("overview", live).subtitle == "≥ 2 topics · ≥ 2 channels · ≥ 4 consumers · 3 nodes"
 
 
+def test_the_overview_s_oldest_message_is_the_least_where_an_nsqd_reports_no_age() -> None:
+    def oldest(*own_topics: Any, waiting: int = 40) -> tuple[str, str]:
+        here = snapshots.snapshot(*own_topics)
+        stats = {
+            one.name: one for one in screen_of("overview", HubOfCluster().see(here, nsqd("a", orders(waiting)))).stats
+        }
+        return text_of(stats["oldest"].value.html), text_of(stats["oldest"].note.html)
+
+    aged = snapshots.channel("clicks", "all", depth=7, oldest_ns=int((START_S - 120) * 1e9))
+    clicks = snapshots.topic("clicks", aged)
+    assert oldest() == ("–", "not every node reports it")
+    assert oldest(clicks) == ("≥ 2m 00s", "in clicks/all")
+    assert oldest(clicks, waiting=0) == ("2m 00s", "in clicks/all")
+    assert oldest(waiting=0) == ("–", "every message is finished")
+
+
 def test_a_row_whose_nodes_all_answer_has_no_mark() -> None:
     live = HubOfCluster().see(own(), nsqd("nsq-a", orders()), silent())
     clicks = row(screen_of("overview", live).tables["urgent"], "clicks/all")
