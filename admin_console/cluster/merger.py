@@ -90,6 +90,7 @@ class Merger:
     ) -> None:
         self._own_name = own_name
         self._budget_s = budget_s
+        self.left = 1.0  # which part of it the engine leaves
         self._cpu_s = cpu_s
         self._sequence = 0
         self._started_at_ns = 0
@@ -220,7 +221,7 @@ class Merger:
         first = [name for name in watched if name in self._due]
         is_spent = False
         for name in (*first, *[name for name in self._due if name not in first]):
-            is_spent = is_spent or self._cpu_s() - began_s >= self._budget_s
+            is_spent = is_spent or self._cpu_s() - began_s >= self._budget_s * self.left
             # A new topic waits for no turn: its page would not be there.
             if is_spent and name in self._merged and name not in first:
                 continue

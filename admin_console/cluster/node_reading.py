@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 # Of a core, for taking in the answers of one node: one with names without end makes its own period longer.
 NODE_CPU_SHARE = 0.02
+LOOK_S = 5.0  # between two looks at whether the engine has become idle
 SPREAD_SHARE = 0.75  # of the first period
 # An nsqd need not stop to measure its memory; a Penstock adds its latencies as histograms.
 _STATS_QUERY = {"format": "json", "include_mem": "false", "include_buckets": "true"}
@@ -81,7 +82,8 @@ class NodeReading:
         self._now_ms = now_ms
         self._on_change = on_change
         self._is_woken = asyncio.Event()
-        self._due_s = 0.0  # the next reading of all topics
+        self._begun_s = 0.0  # the newest reading of all topics
+        self._due_s = 0.0  # the next one, beside an idle engine
         self._is_spread = False
         self._all_cpu_s = 0.0  # what taking in the newest of these took
         self._watched_s: dict[str, float] = {}  # topic → the begin of its newest reading alone
@@ -117,18 +119,18 @@ class NodeReading:
             now_s = time.monotonic()
             watch, watch_s = self._next_watch()
             if now_s >= self._all_due_s():
-                self._due_s = now_s + self._stretch.period_s
+                self._begun_s, self._due_s = now_s, now_s + self._stretch.period_s * self._stretch.left
                 is_answered = await self._taken_in(self._read_all)
                 self._due_s = max(self._due_s, now_s + self._all_cpu_s / NODE_CPU_SHARE)
                 if not self._is_spread and is_answered:
                     # All nodes are read at once when the reading begins, and from then on one after the other.
                     fraction = crc32(str(self._target).encode()) / (1 << 32)
-                    self._due_s -= SPREAD_SHARE * fraction * self._stretch.period_s
+                    self._due_s -= SPREAD_SHARE * fraction * (self._due_s - now_s)
                     self._is_spread = True
             elif watch is not None and now_s >= watch_s:
                 is_answered = await self._taken_in(partial(self._read_alone, watch))
             else:
-                await self._wait(min(self._all_due_s(), watch_s) - now_s)
+                await self._wait(min(self._all_due_s() - now_s, watch_s - now_s, LOOK_S))
                 continue
             self._stretch.note()
             failures = 0 if is_answered else failures + 1
@@ -146,7 +148,8 @@ class NodeReading:
     def _all_due_s(self) -> float:
         is_well = self.answers.is_answering and self.stats is not None
         lacks_clients = is_well and self._shows_clients() and self.stats is not None and not self.stats.has_clients
-        return 0.0 if lacks_clients else self._due_s
+        # Later while the engine is busy, from the moment on at which it is.
+        return 0.0 if lacks_clients else self._begun_s + (self._due_s - self._begun_s) / self._stretch.left
 
     def _shows_clients(self) -> bool:
         return self._watches.shows_clients_of(self.member.named.bare)

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 GONE_S = 24 * 3600  # how long a node that no nsqlookupd names any more is shown
 GONE_MAX = 500
-RENEWAL_S = 0.05
+RENEWAL_S = 0.2
 
 
 @dataclass(slots=True)
@@ -85,6 +85,16 @@ class ClusterPoller:
         self._http.rules = self._options.rules(addresses)
         self._last = {}  # what an admin removed is not gone
         self._follow()
+
+    def newest(self) -> ClusterState:
+        """The state with all answers of this moment; call on the loop."""
+        if self._renewal is not None:
+            self._renew()
+        return self.state
+
+    @property
+    def stretch(self) -> Stretch:
+        return self._stretch
 
     @property
     def period_s(self) -> float:

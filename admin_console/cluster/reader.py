@@ -57,6 +57,8 @@ class NodeReader:
         self._on_snapshot = on_snapshot
         self._has_engine = has_engine
         self._newest: EngineSnapshot | None = None
+        self._engine_s = (0.0, 0.0)  # monotonic, and processor time of the engine's thread, at the newest snapshot
+        self._engine_share = 0.0
         self._tls = tls_of(options.tls)
         self._tokens = NodeTokens.followed(options.token_file)
         self._poller: ClusterPoller | None = None
@@ -85,8 +87,12 @@ class NodeReader:
             self._merger = Merger(self._merger.own_name)
 
     def merge(self, own: EngineSnapshot) -> None:
-        """Merge a snapshot of this process's engine. One that a newer one overtakes is skipped."""
+        """Merge a snapshot of this process's engine. One that a newer one overtakes is skipped. Called by the engine's
+        thread."""
         self._newest = own
+        before_s, self._engine_s = self._engine_s, (time.monotonic(), time.thread_time())
+        took_s = self._engine_s[0] - before_s[0]
+        self._engine_share = (self._engine_s[1] - before_s[1]) / took_s if took_s > 0 else 0.0
         with contextlib.suppress(RuntimeError):  # its loop is closed
             self._loop.call_soon_threadsafe(self._merge_newest)
 
@@ -99,7 +105,7 @@ class NodeReader:
         if self._poller is None:
             return
         try:
-            snapshot = self._merger.tick(own, self._poller.state, time.time_ns(), self._poller.watched)
+            snapshot = self._merger.tick(own, self._poller.newest(), time.time_ns(), self._poller.watched)
         except Exception:
             logger.exception("the nodes' figures can't be merged")
             return

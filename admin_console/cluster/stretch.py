@@ -7,6 +7,10 @@ from admin_console.cluster.options import Pace
 
 # Beyond, what pages show is read less often, too.
 WATCHED_FACTOR = 6.0
+# Of `Pace.cpu_share`, beside a busy engine: threads of one interpreter take turns. An engine that takes a fifth of a
+# core is busy: on a machine with other work it gets no more.
+LEFT_MIN = 0.25
+ENGINE_WEIGHT = 4.0
 
 
 class Stretch:
@@ -21,6 +25,16 @@ class Stretch:
         self._cpu_s = cpu_s
         self._noted: tuple[float, float] | None = None
         self.factor = 1.0
+        self._left = 1.0
+
+    def note_engine(self, share: float) -> None:
+        """share: of a core, that the engine of this process has taken in the last second."""
+        self._left = max(LEFT_MIN, 1.0 - ENGINE_WEIGHT * share)
+
+    @property
+    def left(self) -> float:
+        """Which part of `Pace.cpu_share` the engine leaves, LEFT_MIN to 1."""
+        return self._left
 
     def note(self) -> None:
         """Call after each reading, on the thread of the cluster."""
@@ -30,18 +44,18 @@ class Stretch:
         took_s = now_s - self._noted[0]
         if took_s >= self._pace.period_s * self.factor:
             share = (cpu_s - self._noted[1]) / took_s
-            self.factor = max(1.0, self.factor * share / self._pace.cpu_share)
+            self.factor = max(1.0, self.factor * share / (self._pace.cpu_share * self._left))
             self._noted = now_s, cpu_s
 
     @property
     def period_s(self) -> float:
         """Between two readings of all topics of a node, and of an nsqlookupd."""
-        return self._pace.period_s * self.factor
+        return self._pace.period_s * self.factor / self._left
 
     @property
     def watched_s(self) -> float:
         """Between two readings of what a page shows."""
-        return self._pace.watched_s * max(1.0, self.factor / WATCHED_FACTOR)
+        return self._pace.watched_s * max(1.0, self.factor / self._left / WATCHED_FACTOR)
 
     def retry_after_s(self, failures: int) -> float:
         return self._pace.retry_after_s(failures)

@@ -177,8 +177,8 @@ def test_a_redirect_leads_nowhere(tmp_path: Path) -> None:
         secret.answer_as_nsqd(topic("orders", 3))
         bad.failing = (307, {"Location": f"http://{secret.address}/stats"}, b"")
         with cluster_of(tmp_path, nsqds=(bad,)) as cluster:
+            wait_for("its error", lambda: "answered 307" in node_at(cluster.state, bad).answers.error)
             wait_for("some calls", lambda: len(bad.requests) > 3)
-            assert "answered 307" in node_at(cluster.state, bad).answers.error
             assert secret.requests == []
 
 
@@ -393,6 +393,25 @@ def test_the_period_stretches_until_reading_takes_its_share_of_a_core() -> None:
             cpu_s += cpu_s_a_period / 4
             stretch.note()
         assert stretch.factor == pytest.approx(factor, rel=0.1)
+
+
+def test_the_periods_are_longer_while_the_engine_beside_is_busy_and_the_share_is_smaller() -> None:
+    now_s = cpu_s = 0.0
+    stretch = Stretch(Pace(period_s=10, watched_s=1, cpu_share=0.1), lambda: now_s, lambda: cpu_s)
+    assert (stretch.period_s, stretch.watched_s) == (10, 1)
+    stretch.note_engine(0.15)
+    assert (stretch.period_s, stretch.watched_s) == (25, 1)
+    stretch.note_engine(1.0)
+    assert (stretch.period_s, stretch.watched_s) == (40, 1)
+    # A reading of all nodes takes so much, and a quarter of the share is left.
+    for _ in range(40):
+        now_s += stretch.period_s / 4
+        cpu_s += 2 / 4
+        stretch.note()
+    assert 2 / stretch.period_s == pytest.approx(0.1 / 4, rel=0.1)
+    assert stretch.watched_s > 1
+    stretch.note_engine(0.0)
+    assert 2 / stretch.period_s == pytest.approx(0.1, rel=0.1)
 
 
 def test_a_figure_that_can_t_be_right_is_unknown_and_costs_no_other() -> None:

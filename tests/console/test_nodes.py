@@ -61,8 +61,9 @@ def test_an_admin_names_nodes_and_they_are_shown_at_once(engine: EngineRunner, t
         row = rf"127\.0\.0\.1:{a.port} nsqd 1\.3\.0 1 of 1 1 2 1,207 70 – – – [0-9.]+ m?s"
         wait_for("its figures", lambda: re.search(row, text_of(admin)))
         # This server, which registered there as well, is one row.
-        wait_for("its registration", lambda: f":{engine.http_address[1]} this server" in text_of(admin))
-        assert text_of(admin).count(f":{engine.http_address[1]} ") == 1
+        wait_for("its registration", lambda: (cluster := get_cluster()) is not None and cluster.state.embedded)
+        wait_for("one row", lambda: text_of(admin).count(f":{engine.http_address[1]} ") == 1)
+        assert f":{engine.http_address[1]} this server" in text_of(admin)
         html = admin.get("/nodes/").content.decode()
         assert 'title="169.254.169.254 is the address of a metadata service."' in html
         assert f'title="host-{a.port}"' in html
