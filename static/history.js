@@ -354,7 +354,7 @@ function showNotice() {
   }
 }
 
-// Of the newest point that is known.
+// Of the newest point that has a value.
 function lastTime() {
   const last = Object.values(answer.columns).map((values) => values.findLastIndex((value) => value !== null));
   return answer.times[Math.max(...last)] ?? answer.from;

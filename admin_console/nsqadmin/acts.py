@@ -152,8 +152,10 @@ class _Act:
         having = found.having(self._topic)
         if not self._channel or self._action == "create_channel":
             return having
-        kept = [one for one in having.answers if one.topics and self._channel in one.topics[self._topic].channels]
-        return Found(tuple(kept), having.failures)
+        having_channel = [
+            one for one in having.answers if one.topics and self._channel in one.topics[self._topic].channels
+        ]
+        return Found(tuple(having_channel), having.failures)
 
     def _acting(self, names: Any) -> list[ActingNode]:
         acting = acting_nodes(self._now.gateway)

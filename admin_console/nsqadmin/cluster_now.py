@@ -24,8 +24,8 @@ class Found:
 
     def having(self, topic: str) -> "Found":
         """The answers that have the topic."""
-        kept = tuple(one for one in self.answers if one.topics and topic in one.topics)
-        return Found(kept, self.failures)
+        found = tuple(one for one in self.answers if one.topics and topic in one.topics)
+        return Found(found, self.failures)
 
 
 class ClusterNow:

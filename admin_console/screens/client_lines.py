@@ -68,9 +68,9 @@ def texts_of(clients: ClientList) -> list[str]:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """None where none is known."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    """None without a value."""
+    found = [value for value in values if value is not None]
+    return sum(found) / len(found) if found else None
 
 
 def _line(client: Client, channel: Channel) -> ClientLine:
