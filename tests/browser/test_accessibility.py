@@ -18,7 +18,7 @@ from tests.support.nsq_socket import NsqSocket
 from tests.support.pages.axe import small_targets, violations
 from tests.support.pages.browser import Complaints
 from tests.support.pages.console_page import create_channel, open_act
-from tests.support.pages.urls import AT_LOOKUPDS
+from tests.support.pages.urls import AT_LOOKUPDS, CLIENT, NODE
 from tests.support.processes.server import ServerProcess
 
 pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.browser]
@@ -37,10 +37,14 @@ KWARGS = (
     ("replay",),
     ("topic", "trash"),
     ("token",),
+    ("node",),
+    ("node", "client"),
 )
-OF_A_NODE = {"node", "client"}  # their paths have the address of the running server
 TRASHED = "trashed"  # a topic of the log on every server: another kind has no trash
 ASKED = {"topic": TOPIC, "channel": CHANNEL, "job": "archive", "replay": REPLAY, "cursor": "archive", "message": "0"}
+ASKED |= {"node": NODE, "client": CLIENT}
+# Their paths are those of a run: the list of each, and the link to its first row's page.
+OF_A_ROW = {"node": ("/nodes/", "nodes"), "client": ("/clients/", "connections")}
 # Every act's form is looked at in its dialog; the page that it is without scripts needs to be seen once.
 LOOKED_AT = tuple(
     page
@@ -141,6 +145,11 @@ def test_axe_finds_nothing_on_any_page(busy_channel: None, open_page: OpenPage, 
             found["acts behind their button"] = complaints_about(page, ".actions")
         if has_graphs:
             page.goto("/password/")  # graphs that nobody looks at are drawn every second
+    for name, (path, table) in OF_A_ROW.items():
+        page.goto(path)
+        page.locator(f"[data-table={table}] td.name a").first.click()
+        expect(page.locator("[data-table=facts]")).to_be_visible()
+        found[name] = complaints_about(page)
     # Made when the database fails; here it is only shown.
     html = render_to_string("unavailable.html", {"status": 503, "sentence": "The disk is full."})
     page.route("**/unavailable/", lambda route: route.fulfill(body=html, content_type="text/html"))
@@ -208,5 +217,7 @@ def test_axe_finds_nothing_in_any_dialog(
 def test_every_page_is_among_those_that_are_looked_at() -> None:
     """Acts are taken from the table of permissions itself."""
     paths = {page.path.partition("?")[0] for page in LOOKED_AT}
-    missing = {name for name in PAGES.keys() - OF_A_NODE if path_of(name) not in paths}
-    assert missing == {"logout", "clock"}, "logging out leads to the log-in, the choice of a clock back to its page"
+    missing = {name for name in PAGES if path_of(name) not in paths}
+    assert missing == {"logout", "clock", *OF_A_ROW}, (
+        "logging out leads to the log-in, the choice of a clock back to its page"
+    )
