@@ -44,7 +44,7 @@ TRASHED = "trashed"  # a topic of the log on every server: another kind has no t
 ASKED = {"topic": TOPIC, "channel": CHANNEL, "job": "archive", "replay": REPLAY, "cursor": "archive", "message": "0"}
 ASKED |= {"node": NODE, "client": CLIENT}
 # Their paths are those of a run: the list of each, and the link to its first row's page.
-OF_A_ROW = {"node": ("/nodes/", "nodes"), "client": ("/clients/", "connections")}
+OF_A_ROW = {"client": ("/clients/", "connections"), "node": ("/nodes/", "nodes")}
 # Every act's form is looked at in its dialog; the page that it is without scripts needs to be seen once.
 LOOKED_AT = tuple(
     page
@@ -121,7 +121,9 @@ def expect_none(found: dict[str, list[str]]) -> None:
 
 
 @pytest.mark.timeout(300)  # all pages; axe takes its time where the processors are busy
-def test_axe_finds_nothing_on_any_page(busy_channel: None, open_page: OpenPage, complaints: Complaints) -> None:
+def test_axe_finds_nothing_on_any_page(
+    server: ServerProcess, busy_channel: None, open_page: OpenPage, complaints: Complaints
+) -> None:
     complaints.expect("nothing-is-called-so/.*404")
     complaints.expect("/audit/.*403")
     tabs = {user: open_page("/login/", user=user, graphs=False, viewport=WIDE) for user in ("", "admin", "vera")}
@@ -145,11 +147,13 @@ def test_axe_finds_nothing_on_any_page(busy_channel: None, open_page: OpenPage, 
             found["acts behind their button"] = complaints_about(page, ".actions")
         if has_graphs:
             page.goto("/password/")  # graphs that nobody looks at are drawn every second
-    for name, (path, table) in OF_A_ROW.items():
-        page.goto(path)
-        page.locator(f"[data-table={table}] td.name a").first.click()
-        expect(page.locator("[data-table=facts]")).to_be_visible()
-        found[name] = complaints_about(page)
+    with NsqSocket(server.tcp_port) as consumer:
+        consumer.subscribe(TOPIC, CHANNEL)
+        for name, (path, table) in OF_A_ROW.items():
+            page.goto(path)
+            page.locator(f"[data-table={table}] td.name a").first.click()
+            expect(page.locator("[data-table=facts]")).to_be_visible()
+            found[name] = complaints_about(page)
     # Made when the database fails; here it is only shown.
     html = render_to_string("unavailable.html", {"status": 503, "sentence": "The disk is full."})
     page.route("**/unavailable/", lambda route: route.fulfill(body=html, content_type="text/html"))

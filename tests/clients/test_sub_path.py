@@ -40,11 +40,11 @@ VARIANTS_MAX = 6  # queries of one path that a crawl follows
 PASSWORDS = {Role.VIEWER: "only looking, not touching", Role.OPERATOR: "pausing, and not emptying"}
 # A page links to the log-in for strangers alone; the log-out, the clock, a search and what is done with a selection are
 # forms; a server without the pipeline starts and stops no job, and has no archive that lost its table; no message is in
-# flight, deferred or quarantined, nothing is in the trash, no client is connected, and no nsqlookupd is asked.
+# flight, deferred or quarantined, nothing is in the trash, and no nsqlookupd is asked.
 WITHOUT_LINK = {
     *("login", "logout", "clock", "message_file", "message_search", "start_job", "stop_job", "register_name"),
     *("requeue_messages", "release_messages", "redrive_messages"),
-    *(name for name in GONE if name != "node"),
+    *GONE,
     *BULK_ACTS,
 } - {"node"}  # this server's own page is linked
 
