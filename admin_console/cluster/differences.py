@@ -90,7 +90,7 @@ def shares(peers: Sequence[Peer]) -> list[Difference]:
     rest = units.plural(len(peers) - 1, "other node")
     verb = "gets" if len(peers) == 2 else "get"
     text = f"The {rest} {verb} {units.rate(total_s - most_s)}: producers may name {name} alone."
-    return [Difference(SHARE, f"{name} gets {units.share(most_s, total_s)} of what is published.", text, node=name)]
+    return [Difference(SHARE, f"{name} gets {units.share(most_s, total_s)} of all messages.", text, node=name)]
 
 
 def versions(peers: Iterable[Peer]) -> list[Difference]:

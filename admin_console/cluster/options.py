@@ -174,7 +174,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """period_s: between two readings of one address; watched_s: of what a page shows. cpu_share: of a core, for reading
+    """period_s: between two readings of one address; watched_s: of a page's topic. cpu_share: of a core, for reading
     all of them: the periods stretch to hold it. sample_s: between two samples of a node: the history's finest windows
     are minutes, and each gets one."""
 

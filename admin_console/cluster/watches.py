@@ -1,6 +1,6 @@
-"""What open pages show of the nodes: it is read every second, and clients only where a page shows them.
+"""The topics that open pages show: they are read every second, and clients only where a page shows them.
 
-A page notes it again with each of its updates; what is not noted for WATCH_S is not read so often any more.
+A page notes its topic again with each update; a topic that is not noted for WATCH_S is read less often.
 """
 
 import time

@@ -37,7 +37,7 @@ class ClientRates:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One connection. key: of its page, among those of the node. topic, channel: what it consumes, "" for a producer.
+    """One connection. key: of its page, among those of the node. topic, channel: that it consumes, "" for a producer.
     timeouts: None where the node does not count them. zone: its own; is_local: whether that is the node's, None where
     one of them has none. is_own: of the engine of this process, which can act on it."""
 
@@ -80,7 +80,7 @@ class Client:
 @dataclass(frozen=True, slots=True)
 class ClientList:
     """All clients at one moment. lacking: nodes whose clients are unknown; by their name, since when (Unix ms) they do
-    not answer, 0 where they are not read yet. every_s: how often the list is made. derived: what pages made of it."""
+    not answer, 0 where they are not read yet. every_s: how often the list is made. derived: made of it by pages."""
 
     clients: tuple[Client, ...] = ()
     taken_at_ms: int = 0

@@ -1,4 +1,4 @@
-"""All nodes at one moment, the engine of this process among them: what the pages of nodes and clients are made from."""
+"""All nodes at one moment, the engine of this process among them, for the pages of nodes and clients."""
 
 import threading
 from dataclasses import dataclass

@@ -289,7 +289,8 @@ def _nodes_in(rows: Rows) -> tuple[str, ...]:
 
 
 def _sizes(rows: Rows, nodes: Sequence[str], rate: str) -> dict[str, float]:
-    """The most that waited at each node in a window, and what came or was finished: the larger, the more of it is to
+    """The most that waited at each node in a window, and the messages that came or were finished: the
+    larger, the more of it is to
     be seen."""
     waiting, counted = floats(rows["waiting_max"]), floats(rows[rate])
     sizes = {}

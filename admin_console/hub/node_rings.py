@@ -119,8 +119,8 @@ class _AtNode:
         self._before = place
 
     def _growth(self, place: "TopicPlace", channels: "Sequence[ChannelStats]") -> list[int]:
-        """Of the counters since the reading before, and the jumps of the depth. What comes to a topic is its own
-        messages, not those of its channels, which are the same."""
+        """Of the counters since the reading before, and the jumps of the depth. A topic gets its own messages,
+        not those of its channels, which are the same."""
         before, name = self._before, place.name
         if before is None:
             return [0] * 5

@@ -123,8 +123,8 @@ def _facts(client: Client) -> list[tuple[str, list[BaseCell]]]:
         ("Zone", " · ".join(filter(None, (client.region, client.zone, "that of its node" if client.is_local else "")))),
     ]
     return [
-        (what, [Cell(what), Cell(value) if isinstance(value, str) else value])
-        for what, value in facts
+        (fact, [Cell(fact), Cell(value) if isinstance(value, str) else value])
+        for fact, value in facts
         if not isinstance(value, str) or value
     ]
 

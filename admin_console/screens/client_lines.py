@@ -8,10 +8,10 @@ from admin_console.screens.cells import Chip
 from admin_console.vocabulary import units
 
 # An outlier holds at least this share of the channel's messages in flight, this many times as many as its peers, and
-# finishes less than this share of what they do.
+# finishes less than this share of theirs.
 _HELD_SHARE, _TIMES_PEERS, _FINISHED_SHARE = 0.5, 4, 0.25
 _HELD_MIN, _CLIENTS_MIN = 10, 3
-# Of what it ended, given back or timed out.
+# Of the messages that it ended: given back or timed out.
 _FAILED_SHARE, _FAILED_MIN = 0.1, 20
 
 

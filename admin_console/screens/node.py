@@ -181,7 +181,7 @@ def _facts(line: NodeLine, own: OwnNode | None, node: Node | None) -> list[tuple
         ]
         if node.stats is not None and node.stats.unreadable:
             facts.append(("Left out", f"{units.plural(node.stats.unreadable, 'entry', 'entries')} that can't be read"))
-    return [(what, [Cell(what, tone="muted"), Cell(value)]) for what, value in facts if value]
+    return [(fact, [Cell(fact, tone="muted"), Cell(value)]) for fact, value in facts if value]
 
 
 def _since(unix_ms: int) -> str:

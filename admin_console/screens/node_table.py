@@ -155,7 +155,7 @@ def _chips(live: LiveState, place: "Place", node: "Node | None") -> tuple[Chip, 
     if not place.is_answering:
         since_ms = node.answers.failing_since_ms if node is not None else 0
         lasts = f" {_ago(live, since_ms)}" if since_ms else ""
-        # Of what it answered last the row has the figures; its states may be others by now.
+        # The row has the figures of its last answer; its states may be others by now.
         return (Chip(f"not answering{lasts}", "danger", node.answers.error if node is not None else ""),)
     stats = place.stats
     if stats.paused:

@@ -90,7 +90,7 @@ _COLUMNS = (
     Column("depth", "Depth", help="Messages that wait, at its topics and in its channels"),
     Column("messages", "Messages", help="Messages published to it since it started"),
     Column("published", "Published /s"),
-    Column("finished", "Finished /s", help="Of an nsqd: worked out from what came and what is there"),
+    Column("finished", "Finished /s", help="Of an nsqd: worked out from messages that came and those that are there"),
     Column("share", "Share", "progress", help="Of all that is published to the cluster now"),
     Column("answered", "Answered", help="How long ago it answered"),
 )
@@ -260,7 +260,7 @@ def _stats(lines: list[NodeLine]) -> tuple[Stat, ...]:
         Stat("depth", "Depth", total(line.depth for line in answering), Cell("at topics and in channels")),
         Stat("published", "Published", rate(rates), Cell("over 30 s")),
         Stat("finished", "Finished", rate([line.finished_s for line in answering]), Cell("over 30 s")),
-        Stat("share", "Largest share", Cell(share), Cell(name[:_NOTE_LENGTH_MAX], name), "Of what is published now"),
+        Stat("share", "Largest share", Cell(share), Cell(name[:_NOTE_LENGTH_MAX], name), "Of messages published now"),
         Stat("clients", "Clients", total(line.clients for line in answering), Cell("consumers of all channels")),
     )
 
@@ -294,7 +294,7 @@ def _own_line(own: OwnNode, state: ClusterState) -> NodeLine:
 
 
 def _line(node: Node, state: ClusterState) -> NodeLine:
-    """A silent node keeps its last counts, which are muted; what it would measure now is unknown."""
+    """A silent node keeps its last counts, which are muted; its measures of now are unknown."""
     info, member, registration = node.info, node.member, node.member.registration
     chips, error = state_of(node.answers)
     if member.refusal:

@@ -1,7 +1,7 @@
-"""Figures that silent nodes touch, and what the page says about those nodes.
+"""Figures that silent nodes touch, and the page's words about those nodes.
 
-A sum of the nodes that answer is the least that it can be: "≥" stands before it. What would mislead without the others,
-a growth or the oldest message, is unknown. A figure whose nodes all answer has no mark.
+A sum of the nodes that answer is the least that it can be: "≥" stands before it. A figure that would mislead without
+the others, a growth or the oldest message, is unknown. A figure whose nodes all answer has no mark.
 """
 
 import re

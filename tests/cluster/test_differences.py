@@ -149,7 +149,7 @@ def test_a_silent_node_is_compared_with_none() -> None:
     [
         (
             (940.0, 60.0, 0.0),
-            ["a gets 94 % of what is published. The 2 other nodes get 60/s: producers may name a alone."],
+            ["a gets 94 % of all messages. The 2 other nodes get 60/s: producers may name a alone."],
         ),
         ((300.0, 300.0, 300.0), []),
         ((0.5, 0.0, 0.0), []),  # of one message more
