@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from admin_console.cluster.node_clients import KEY, client_stats
+from admin_console.cluster.node_clients import KEY
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.finding import TONES
@@ -218,20 +218,14 @@ def _at_this_server(places: "Sequence[Place]") -> ChannelStats | None:
 
 
 def _consumers(live: LiveState, places: "Sequence[Place]") -> "Sequence[_Consumer]":
-    """Those of all nodes that answer; of another node where it was read with them, which begins with the page."""
+    """Those of all nodes that answer."""
     nodes = {node.name: node for node in live.cluster.state.nodes} if live.cluster else {}
     found: list[_Consumer] = []
     for place in places:
         stats, node = place.stats, nodes.get(place.node)
-        if not place.is_answering or isinstance(stats, TopicStats):
-            continue
-        if place.is_embedded or node is None or node.stats is None:
-            found += [(place, client, client.timeout_count) for client in stats.clients or ()]
-            continue
-        topic = node.stats.topics.get(stats.topic_name)
-        channel = topic.channels.get(stats.channel_name) if topic else None
-        listed = (channel.clients or ()) if channel else ()
-        found += [(place, client_stats(place.node, one), one["timeout_count"]) for one in listed[:CLIENTS_MAX]]
+        if place.is_answering and not isinstance(stats, TopicStats):
+            counts = node is None or node.info is None or node.info.is_penstock
+            found += [(place, client, client.timeout_count if counts else None) for client in stats.clients or ()]
     return found
 
 
@@ -255,9 +249,10 @@ def _client_table(
     listed: Sequence[_Consumer] = of_nodes or ()
     if of_nodes is None and stats:
         listed = [(None, client, client.timeout_count) for client in stats.clients or ()]
-    for place, client, timeouts in sorted(listed, key=lambda each: each[1].client_key not in named):
+    first = sorted(listed, key=lambda each: each[1].client_key not in named)[:CLIENTS_MAX]
+    for place, client, timeouts in first:
         is_here = place is None or place.is_embedded
-        key = str(client.client_key) if is_here else f"{place.node} {client.remote_address}" if place else ""
+        key = str(client.client_key)
         requeue = (
             act_cell("Requeue now…", "requeue_channel", role, topic, name, query={"client": key})
             if client.in_flight_count and is_here
@@ -298,7 +293,7 @@ def _client_table(
         empty = Empty("", f"{units.plural(stats.client_count, 'consumer')}: their figures come with the next second.")
     else:
         empty = Empty("", "No consumer is connected to this channel.")
-    return Table.build("clients", "Connected consumers", columns, rows[:CLIENTS_MAX], empty)
+    return Table.build("clients", "Connected consumers", columns, rows, empty)
 
 
 def _client_name(client: Any) -> str:

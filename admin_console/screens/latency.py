@@ -1,7 +1,6 @@
 """How long the messages of a channel or a topic took from publish to FIN lately, in a line on its page."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from admin_console.screens.cells import Cell
 from admin_console.vocabulary import units
@@ -11,7 +10,6 @@ if TYPE_CHECKING:
 
 # Where the server's options name none.
 _QUANTILES = (0.5, 0.95, 0.99)
-_P99 = 0.99
 
 
 def texts(window: "LatencyWindow", snapshot: "EngineSnapshot") -> dict[str, str]:
@@ -30,45 +28,13 @@ def texts(window: "LatencyWindow", snapshot: "EngineSnapshot") -> dict[str, str]
     }
 
 
-def at_node(window: "LatencyWindow", snapshot: "EngineSnapshot", answer: Mapping[str, Any]) -> dict[float, int]:
-    """One node's percentiles in nanoseconds, by quantile; empty without any. answer: the node's own, which an nsqd
-    gives without counts."""
-    if any(window.counts().values()):
-        quantiles = snapshot.percentiles or _QUANTILES
-        return dict(zip(quantiles, window.percentiles_ns(quantiles), strict=True))
-    found = answer.get("percentiles")
-    return {
-        float(one["quantile"]): int(one["value"])
-        for one in (found if isinstance(found, list) else ())
-        if isinstance(one, dict)
-        and _is_number(one.get("quantile"))
-        and _is_number(one.get("value"))
-        and one["value"] > 0
-    }
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 << 63
-
-
-def p99_cell(latencies: Mapping[float, int], *, worst_of: int = 0) -> Cell:
-    """The 99th percentile, or the greatest there is. worst_of: how many nodes it is the greatest of: percentiles alone
-    can't be merged."""
-    if not latencies:
+def p99_cell(window: "LatencyWindow") -> Cell:
+    """The 99th percentile; the others in the tooltip."""
+    if not window.count:
         return Cell(units.UNKNOWN, tone="muted")
-    quantile = _P99 if _P99 in latencies else max(latencies)
-    text = _duration(latencies[quantile] / 1e9)
-    title = " · ".join(f"{_share(one)} within {_duration(ns / 1e9)}" for one, ns in sorted(latencies.items()))
-    return Cell(f"worst of {worst_of}: {text}" if worst_of > 1 else text, title)
-
-
-def worst(of_nodes: Sequence[Mapping[float, int]]) -> dict[float, int]:
-    """The greatest of each quantile."""
-    found: dict[float, int] = {}
-    for latencies in of_nodes:
-        for quantile, ns in latencies.items():
-            found[quantile] = max(found.get(quantile, 0), ns)
-    return found
+    found = [_duration(ns / 1e9) for ns in window.percentiles_ns(_QUANTILES)]
+    title = " · ".join(f"{_share(one)} within {text}" for one, text in zip(_QUANTILES, found, strict=True))
+    return Cell(f"worst of {window.worst_of}: {found[-1]}" if window.worst_of else found[-1], title)
 
 
 def is_known(window: "LatencyWindow") -> bool:

@@ -1,16 +1,17 @@
 """A topic or a channel by node: a row for each with all its figures, and one for all together."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from admin_console.diagnosis import pause_words
 from admin_console.gateway.gateway import CHANNEL_HELP, TOPIC_HELP, TopicStats, full_version
 from admin_console.hub.hub import LiveState
 from admin_console.rings import figures
 from admin_console.rings.rings import Rings
-from admin_console.screens import graphs, latency, partial
+from admin_console.screens import graphs, partial
 from admin_console.screens.cells import BaseCell, Cell, Chip, LineCell, StateCell
 from admin_console.screens.channel_rows import age_s
+from admin_console.screens.latency import p99_cell
 from admin_console.screens.links import node_url
 from admin_console.screens.parts import Column, Empty, Table
 from admin_console.screens.rates import GROWTH_LABEL
@@ -118,7 +119,6 @@ def _place_cells(
     if not place.read_at_ms:
         return [cells.get(column.name, Cell(units.UNKNOWN, tone="muted")) for column in columns]
     cells |= _figures(live, place.stats, rings if place.is_answering else None)
-    cells["latency"] = latency.p99_cell(_latency(live, place, node))
     if not place.is_answering:
         unknown = Cell(units.UNKNOWN, partial.until([place.node]), "muted")
         last = {
@@ -142,11 +142,7 @@ def _all_cells(
     }
     if stats is None:  # no node that has it answers
         return [cells.get(column.name, Cell(units.UNKNOWN, tone="muted")) for column in columns]
-    nodes = {node.name: node for node in live.cluster.state.nodes} if live.cluster else {}
     cells |= _figures(live, stats, live.rings_of(topic, channel))
-    of_nodes = [_latency(live, place, nodes.get(place.node)) for place in places if place.is_answering]
-    of_nodes = [one for one in of_nodes if one]
-    cells["latency"] = latency.p99_cell(latency.worst(of_nodes), worst_of=len(of_nodes))
     return partial.row_cells(columns, [cells[column.name] for column in columns], live.silent_of(topic, channel))
 
 
@@ -177,6 +173,7 @@ def _figures(live: LiveState, stats: "TopicStats | ChannelStats", rings: Rings |
         "places": memory_and_disk(stats),
         "growth": _quiet(units.bare(units.growth(figures.GROWTH.rate(rings)))),
         "messages": _count(stats.message_count),
+        "latency": p99_cell(stats.window),
         "oldest": _quiet(units.duration(age_s(live, _oldest_ns(stats)))),
         "disk": _quiet(units.byte_count(stats.disk_bytes)),
     }
@@ -219,17 +216,6 @@ def _channel_figures(channel: "ChannelStats", rings: Rings | None) -> dict[str, 
 def _oldest_ns(stats: "TopicStats | ChannelStats") -> int | None:
     channels = stats.channels if isinstance(stats, TopicStats) else ()
     return min([one.oldest_ns for one in (stats, *channels) if one.oldest_ns is not None], default=None)
-
-
-def _latency(live: LiveState, place: "Place", node: "Node | None") -> dict[float, int]:
-    """By quantile, in nanoseconds."""
-    stats = place.stats
-    found = node.stats.topics.get(stats.topic_name) if node is not None and node.stats is not None else None
-    answer: Mapping[str, Any] = found.latency if found is not None else {}
-    if found is not None and not isinstance(stats, TopicStats):
-        of_channel = found.channels.get(stats.channel_name)
-        answer = of_channel.latency if of_channel is not None else {}
-    return latency.at_node(stats.window, live.snapshot, answer)
 
 
 def _count(value: int) -> Cell:
