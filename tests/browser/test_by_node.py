@@ -35,7 +35,12 @@ COLOURS = """(column) => {
     plot.data?.find((line) => line.name === name)?.line.color,
   ];
 }"""
-IS_HATCHED = """() => document.querySelector('[data-graph="depth"] .plot').data?.some((line) => line.yaxis === "y2")"""
+# Only graphs in view are drawn.
+IS_HATCHED = """() => {
+  const plot = document.querySelector('[data-graph="depth"] .plot');
+  plot.scrollIntoView();
+  return plot.data?.some((line) => line.yaxis === "y2");
+}"""
 
 
 @pytest.fixture
