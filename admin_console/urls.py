@@ -10,6 +10,7 @@ from django.urls import URLPattern, URLResolver, include, path, register_convert
 
 from admin_console.cluster.node_clients import KEY
 from admin_console.message_views import acts, files, lists, search, topic_messages
+from admin_console.nsqadmin.config import configuration
 from admin_console.views import (
     accounts,
     archive_limits,
@@ -139,4 +140,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path("api/", include("admin_console.api.urls")),
     path("api/", include("admin_console.nsqadmin.urls")),
+    path("config/<slug:option>", configuration, name="nsqadmin_config"),
 ]

@@ -161,7 +161,7 @@ CONSOLE_MAY_IMPORT = {
     ),
     "message_views": "vocabulary audit gateway answers messages permissions views",
     "nsqadmin": "vocabulary accounts cluster audit gateway hub permissions views",
-    "console": "vocabulary accounts cluster audit permissions security live views message_views",
+    "console": "vocabulary accounts cluster audit permissions security live views nsqadmin message_views",
     "management": "vocabulary database accounts audit gateway views console",
     "management.commands": (
         "vocabulary database pacing graphs accounts cluster audit gateway hub permissions console management"

@@ -22,6 +22,7 @@ from queue_engine.delivery.stats import (
 )
 from queue_engine.engine.acts.log_acts import KEY_BYTES_MAX, SeekPreview, Target
 from queue_engine.engine.messages.rows import MessageQuery, MessageRow, MessageRows, OneMessage, SearchHit, SearchState
+from queue_engine.engine.running_config import log_level_setting
 from queue_engine.storage.aside_stats import AsideStats
 from queue_engine.storage.fetch.key_search import KeyPage
 from queue_engine.storage.fetch.log_reader import MessagePage, ReadMessage
@@ -94,6 +95,7 @@ __all__ = [
     "has_capability",
     "is_ephemeral",
     "is_valid_name",
+    "log_level_setting",
     "parse_duration_ms",
     "set_gateway",
     "why_no_engine",

@@ -1,10 +1,10 @@
 """Answers in nsqadmin's form: JSON with `message`, "" where all went well."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 
 
 def answer(document: Any, *, status: int = 200) -> HttpResponse:
@@ -31,3 +31,23 @@ def partial(document: dict[str, Any], failures: Iterable[str]) -> HttpResponse:
 def upstream(sentence: str) -> HttpResponse:
     """Nothing that was called has answered."""
     return complaint(f"UPSTREAM_ERROR: {sentence}", status=502)
+
+
+View = Callable[..., HttpResponse]
+
+
+def by_method(**views: View) -> View:
+    """One view of several, by the method; OPTIONS is answered, others are refused with the list."""
+    allowed = ", ".join(sorted([*views, "OPTIONS"]))
+
+    def view(request: HttpRequest, **names: str) -> HttpResponse:
+        method = "GET" if request.method == "HEAD" else str(request.method)
+        if method in views:
+            return views[method](request, **names)
+        if method == "OPTIONS":
+            return HttpResponse(headers={"Allow": allowed})
+        refused = complaint("METHOD_NOT_ALLOWED", status=405)
+        refused["Allow"] = allowed
+        return refused
+
+    return view

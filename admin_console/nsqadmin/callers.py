@@ -18,7 +18,7 @@ from admin_console.gateway.tokens import CallerToken, token_of
 from admin_console.nsqadmin.answers import complaint
 from admin_console.vocabulary.roles import Role
 
-PATHS = ("/api/topics", "/api/nodes", "/api/counter", "/api/graphite")
+PATHS = ("/api/topics", "/api/nodes", "/api/counter", "/api/graphite", "/config")
 _PROGRAM = "nsqadmin-api"
 
 

@@ -67,7 +67,7 @@ API: Mapping[str, Role] = {
 # nsqadmin's interface; its acts need the role of the act itself.
 NSQADMIN: Mapping[str, Role] = {
     f"nsqadmin_{name}": Role.VIEWER for name in ("topics", "topic", "channel", "nodes", "node", "counter", "graphite")
-}
+} | {"nsqadmin_config": Role.ADMIN}
 
 LEAST_ROLES: Mapping[str, Role | str] = {"login": ANYONE, **PAGES, **ALL_ACTS, **API, **NSQADMIN, **FILES}
 

@@ -150,6 +150,29 @@ def test_a_tombstone_deletes_the_topic_on_its_node_alone(admin: Client, tmp_path
         assert not b.topics
 
 
+def test_an_admin_reads_and_changes_options_from_an_allowed_address(
+    admin: Client, with_options: Any, tmp_path: Path
+) -> None:
+    with_options(config_from=(ipaddress.ip_network("127.0.0.0/8"),))
+    with cluster(tmp_path) as (console, _, b, lookupd), FakeNode() as other:
+        other.answer_as_lookupd(b, topics=("orders",))
+        path = "/config/nsqlookupd_http_addresses"
+        assert send(admin, "GET", path) == (200, [lookupd.address])
+        assert send(admin, "GET", "/config/log_level")[1] in range(1, 6)
+        assert admin.put(path, [other.address], content_type="application/json").json() == [other.address]
+        console.see_topic("orders", 1)
+        assert [str(one) for one in console.cluster.state.addresses.lookupds] == [other.address]
+        assert AuditRow.objects.get(phase="result").message == f"Changed the addresses over {path}."
+        for value in (b"nonsense", b'"a:1"', b'["a"]', b""):
+            assert admin.generic("PUT", path, value).json() == {"message": "INVALID_VALUE"}
+        assert send(admin, "GET", "/config/none") == (400, {"message": "INVALID_OPTION"})
+        assert send(admin, "PUT", "/config/none", {}) == (400, {"message": "INVALID_OPTION"})
+        viewer = client_of(make_user("eve", role=Role.OPERATOR))
+        assert viewer.put(path, [], content_type="application/json").status_code == 403
+        with_options(config_from=(ipaddress.ip_network("10.0.0.0/8"),))
+        assert send(admin, "GET", path) == (403, {"message": "FORBIDDEN"})
+
+
 def test_strangers_get_nothing_and_viewers_only_read(tmp_path: Path) -> None:
     with cluster(tmp_path) as (_, a, *_rest):
         assert send(Client(), "GET", "/api/topics")[0] == 401

@@ -33,6 +33,7 @@ def all_urls() -> list[tuple[str, str]]:
         "token": TOKEN,
         "node": NODE,
         "client": CLIENT,
+        "option": "log_level",
     }
     return [
         (name, reverse(name, kwargs={key: values[key] for key in pattern.pattern.converters}))
