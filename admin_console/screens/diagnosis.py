@@ -107,13 +107,15 @@ def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell,
         acts.append(LinkCell("Show the messages", f"{url_of('channel_messages', *names)}?state=quarantined"))
     if act == "quarantine_messages":
         acts.extend(_quarantine(finding, diagnosis, role))
+    elif act == "requeue_channel" and finding.client_key < 0:
+        pass  # at another node: this server requeues no part of the channel there
     elif act and not (act == "redrive_channel" and _is_redriving(diagnosis)):
         of_client = {"client": str(finding.client_key)} if act == "requeue_channel" and finding.client_key else None
         label = f"Requeue messages of {finding.client_name}…" if of_client else _LABELS[act]
         acts.append(act_cell(label, act, role, *(names[:1] if act.endswith("_topic") else names), query=of_client))
     if finding.message_id:
         acts.append(message_cell(*names, finding.message_id))
-    if finding.client_key:
+    if finding.client_key > 0:  # the others have no row of that name
         acts.append(LinkCell(f"Show {finding.client_name}", consumer_url(*names, finding.client_key)))
     return tuple(acts)
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from typing import Any
 
 from django.urls import reverse
@@ -20,7 +21,7 @@ from admin_console.gateway.sentences import counted, given_up, message_counts
 from admin_console.hub.hub import get_hub
 from admin_console.rings import figures
 from admin_console.views.act_page import CHANNEL, TOPIC, ActPage, ComplaintError
-from admin_console.views.on_nodes import Holder, messages_in, messages_in_all
+from admin_console.views.on_nodes import NODE, Holder, OnNodes, doers_of, messages_in, messages_in_all
 from admin_console.views.question import Choice, Field, Question, typed_name_field
 from admin_console.vocabulary import units
 
@@ -330,9 +331,28 @@ class DeleteChannel(_ChannelAct):
 
 
 class RequeueChannel(ActPage):
-    """Requeue all messages in flight, those of one consumer, or one. `?client=KEY` and `?message=ID` preselect."""
+    """Requeue all messages in flight, those of one consumer, or one. `?client=KEY` and `?message=ID` preselect: a
+    consumer and a message are this server's, and so is the act."""
 
     routes = {"requeue_channel": f"{CHANNEL}/~requeue/"}
+
+    @cached_property
+    def nodes(self) -> OnNodes | None:
+        # The form of this server alone has a scope, and names no node.
+        is_own = self._scope != "all" or (self._given("scope") and not self._named())
+        return None if is_own else super().nodes
+
+    def _given(self, name: str) -> str:
+        return self.request.POST.get(name) or self.request.GET.get(name, "")
+
+    def _named(self) -> list[str]:
+        return self.request.POST.getlist(NODE) or self.request.GET.getlist(NODE)
+
+    @property
+    def _scope(self) -> str:
+        """all, client or message; or what the request has instead."""
+        given = self._given
+        return given("scope") or ("message" if given("message") else "client" if given("client") else "all")
 
     def question(self) -> Question:
         channel = self.channel_stats()
@@ -344,9 +364,7 @@ class RequeueChannel(ActPage):
                     "A requeued message may be processed twice: its consumer may still work on it.",
                 ],
             )
-        given = self.request.POST if self.request.method == "POST" else self.request.GET
-        client_key, message_id = given.get("client", ""), given.get("message", "")
-        scope = given.get("scope") or ("message" if message_id else "client" if client_key else "all")
+        client_key, message_id, scope = self._given("client"), self._given("message"), self._scope
         clients = channel.clients or ()
         in_flight = f"{counted(channel.in_flight_count, 'message')} {'is' if channel.in_flight_count == 1 else 'are'}"
         scopes = [Choice("all", f"All {counted(channel.in_flight_count, 'message')} in flight", scope == "all")]
@@ -365,12 +383,13 @@ class RequeueChannel(ActPage):
                 )
             )
         scopes.append(Choice("message", "One message", scope == "message"))
+        at = " at this server" if doers_of(self.gateway, self.action, self.topic, self.channel) is not None else ""
         return self.pose(
-            f"Requeue {self.name}",
+            f"Requeue {self.name}{at}",
             [
-                f"{in_flight} in flight now. The messages you choose go back to the queue."
+                f"{in_flight} in flight{at} now. The messages you choose go back to the queue."
                 if channel.in_flight_count
-                else "Nothing is in flight now.",
+                else f"Nothing is in flight{at} now.",
                 "A requeued message may be processed twice: its consumer may still work on it.",
             ],
             [
@@ -381,16 +400,24 @@ class RequeueChannel(ActPage):
         )
 
     def details(self) -> dict[str, Any]:
-        scope = self.request.POST.get("scope", "all")
-        if scope == "all" or self.nodes is not None:
+        scope = self._scope
+        if self.nodes is not None:
+            return {}
+        others = [one for one in self._named() if one not in ("", self.gateway.node().http_address)]
+        if others:
+            raise ComplaintError(
+                f"One consumer or message is requeued at this server alone, not at {others[0][:80]}: use the console "
+                "of that node. Nothing was done."
+            )
+        if scope == "all":
             return {}
         if scope == "client":
-            text = self.request.POST.get("client", "")
+            text = self._given("client")
             if not re.fullmatch(r"[0-9]{1,18}", text):
                 raise ComplaintError(f"{text[:40]!r} is not a consumer's number. Nothing was done.")
             return {"client_key": int(text)}
         if scope == "message":
-            text = self.request.POST.get("message", "").strip()
+            text = self._given("message").strip()
             if not _MESSAGE_ID.fullmatch(text):
                 raise ComplaintError(f"{text[:40]!r} is not a message id of 16 characters. Nothing was done.")
             return {"message_id": text}

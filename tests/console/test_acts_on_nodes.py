@@ -273,6 +273,32 @@ def test_an_act_on_a_selection_goes_to_the_nodes_of_each(tmp_path: Path) -> None
         assert rows["clicks"].detail == f"{b.address} done"
 
 
+def test_what_is_about_one_consumer_or_message_is_this_server_s_alone(tmp_path: Path) -> None:
+    requeue = "/topics/orders/billing/~requeue/"
+    orders = topic("orders", channel("billing", depth=3, in_flight_count=2))
+    other = FakeNsqd.of(orders, version="1.3.0+penstock.0.2.0")
+    with other as a, cluster_console(tmp_path, a) as console:
+        own_orders(console, 1)
+        console.see_topic("orders", 1)
+        browser = client_of(make_user())
+        assert "Requeue orders/billing on 2 nodes" in words(browser.get(requeue, headers=DIALOG).content.decode())
+        for query, scope in (("client=5", "client"), (f"message={'a' * 16}", "message"), ("scope=all", "all")):
+            question = browser.get(f"{requeue}?{query}", headers=DIALOG).content.decode()
+            assert "Requeue orders/billing at this server Nothing is in flight at this server now." in words(question)
+            assert "node" not in fields_of(question)
+            if scope != "client":  # no consumer is connected here
+                assert f'name="scope" value="{scope}" checked' in " ".join(question.split())
+        for part in ({"scope": "client", "client": "5"}, {"client": "5"}, {"scope": "message", "message": "a" * 16}):
+            answer = browser.post(requeue, part, headers=JSON).json()
+            assert "nodes" not in answer
+            refused = browser.post(requeue, {**part, "node": a.address}, headers=JSON).json()
+            assert f"at this server alone, not at {a.address}" in refused["message"]
+        answer = browser.post(requeue, {"scope": "all"}, headers=JSON).json()
+        assert answer["ok"], answer
+        assert "nodes" not in answer
+        assert a.acts == []
+
+
 def test_far_more_messages_than_a_selection_counted_are_not_removed(tmp_path: Path) -> None:
     with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
         console.see_topic("orders", 2)

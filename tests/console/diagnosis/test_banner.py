@@ -81,6 +81,19 @@ def test_timeouts_of_one_consumer_offer_to_requeue_what_it_holds() -> None:
     assert '~requeue/?client=3" data-dialog>Requeue messages of worker-3…</a>' in html
 
 
+def test_a_consumer_of_another_node_is_neither_requeued_nor_linked() -> None:
+    """Its key is negative: this server has no row of it, and requeues none of its messages."""
+    hub = Hub()
+    for second in range(SECONDS):
+        figures = {"timeout_count": 2 * second, "failures": failures(timed_out=2 * second, by=-3) if second else None}
+        orders = topic("orders", channel("orders", "billing", depth=9, client_count=2, ready_count=9, **figures))
+        hub.write(snapshot(orders, second=START_S + second))
+    assert hub.live is not None
+    banner = banner_of(hub.live)
+    assert "worker--3" in banner.title
+    assert banner.acts_html == ""
+
+
 def test_other_causes_stand_below_in_half_sentences() -> None:
     banner = banner_of(live_of(**POISON, oldest_ns=(START_S - 900) * 10**9))
     assert "Also: the oldest message is 15m 19s old" in banner.note
