@@ -51,9 +51,6 @@ API_FROM = ConsoleOption(
 )
 NSQADMIN_OPTIONS = (BASE_PATH, ACL_HEADER, ADMIN_USERS, NOTIFIED, CONFIG_FROM, API_FROM)
 
-# Accepted and checked; a start that has one of them warns that nothing follows it.
-NOT_YET = (NOTIFIED,)
-
 # A header's name, as HTTP has it.
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _USER_LENGTH_MAX = 150

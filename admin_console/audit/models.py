@@ -1,5 +1,7 @@
 """The audit list's table."""
 
+from dataclasses import dataclass
+
 from django.db import models
 
 VIA_CONSOLE = "console"
@@ -39,6 +41,15 @@ class Verdict(models.TextChoices):
     REFUSED = "refused"
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The request of an act, for notifications; no row stores it. detail: the intent's."""
+
+    url: str
+    user_agent: str
+    detail: str
+
+
 class AuditRow(models.Model):
     """One line: actor, time, address, act, object, reason and outcome.
 
@@ -64,6 +75,8 @@ class AuditRow(models.Model):
     counts = models.JSONField(default=dict)  # of the outcome: depth, in_flight, deferred, channels, clients
     previous_hash = models.CharField(max_length=64, default="", db_default="")  # of the row before
     hash = models.CharField(max_length=64, default="", db_default="")  # "" where Penstock did not write the row
+
+    origin: Origin | None = None
 
     class Meta:
         ordering = ("-id",)

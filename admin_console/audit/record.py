@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from admin_console.audit.models import (
     VIA_COMMAND_LINE,
     VIA_CONSOLE,
     AuditRow,
+    Origin,
     Phase,
     Verdict,
 )
@@ -58,6 +59,21 @@ def set_row_buffer(buffer: RowBuffer | None) -> None:
     _row_buffer = buffer
 
 
+_on_result: Callable[[AuditRow], None] | None = None
+
+
+def set_result_listener(listener: Callable[[AuditRow], None] | None) -> None:
+    """Have `listener` get the result of each act of the console; None for no listener. It must not wait."""
+    global _on_result
+    _on_result = listener
+
+
+def _report(rows: Iterable[AuditRow]) -> None:
+    for row in rows:
+        if _on_result is not None and row.phase == Phase.RESULT:
+            _on_result(row)
+
+
 def get_row_buffer() -> RowBuffer | None:
     """None in a process that does not serve: there a row is written at once or not at all."""
     return _row_buffer
@@ -69,7 +85,9 @@ def now_ms() -> int:
 
 
 def _add(row: AuditRow) -> None:
-    """Write the row, keep it in memory or count it as a repeat. Raises DatabaseError where none of these works."""
+    """Write the row, keep it in memory or count it as a repeat. Raises DatabaseError where none of these works; the
+    listener gets a result all the same."""
+    _report([row])
     buffer = _row_buffer
     if buffer is not None and buffer.count_repeat(row):
         return
@@ -106,7 +124,7 @@ class ActInProgress:
         self, verdict: Verdict, message: str, counts: Mapping[str, int] | None = None, *, detail: str = ""
     ) -> AuditRow:
         intent = self.intent
-        return AuditRow(
+        row = AuditRow(
             act_id=intent.act_id,
             phase=Phase.RESULT,
             at_ms=now_ms(),
@@ -123,6 +141,8 @@ class ActInProgress:
             message=message[:500],
             counts=dict(counts or {}),
         )
+        row.origin = intent.origin
+        return row
 
 
 def intent_of(
@@ -132,6 +152,7 @@ def intent_of(
     row = _row_of(request, action, topic=topic, channel=channel, detail=detail)
     row.phase = Phase.INTENT
     row.reason = reason[:200]
+    row.origin = Origin(request.build_absolute_uri(), request.headers.get("User-Agent", "")[:500], detail)
     return row
 
 
@@ -152,6 +173,7 @@ def write_together(rows: Sequence[AuditRow]) -> bool:
         append(rows)
     except DatabaseError:
         return False
+    _report(rows)
     return True
 
 

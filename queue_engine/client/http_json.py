@@ -112,13 +112,25 @@ class HttpJson:
             raise UnreachableError(f"{url} answered with no JSON") from exc
 
     async def post(
-        self, url: str, query: Mapping[str, str] | None = None, *, body: bytes = b"", token: str = ""
+        self,
+        url: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: bytes = b"",
+        token: str = "",
+        content_type: str = "",
     ) -> bytes:
         """The answer's body, which acts leave empty. It is sent once. Raises UnreachableError or HttpRefusedError."""
-        return bytes((await self._answer("POST", url, query, token, body))[0])
+        return bytes((await self._answer("POST", url, query, token, body, content_type))[0])
 
     async def _answer(
-        self, method: str, url: str, query: Mapping[str, str] | None, token: str, sent: bytes | None = None
+        self,
+        method: str,
+        url: str,
+        query: Mapping[str, str] | None,
+        token: str,
+        sent: bytes | None = None,
+        content_type: str = "",
     ) -> tuple[bytearray, str]:
         """Its body and its date."""
         assert self._session is not None
@@ -127,6 +139,8 @@ class HttpJson:
         headers = {"Accept": "application/vnd.nsq; version=1.0", "Accept-Encoding": "identity"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
+        if content_type:
+            headers["Content-Type"] = content_type
         try:
             async with self._session.request(
                 method,

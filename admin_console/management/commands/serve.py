@@ -31,6 +31,7 @@ from twisted.internet.task import LoopingCall
 
 from admin_console.accounts.first_admin import lines_about, make_first_admin
 from admin_console.audit import head_file
+from admin_console.audit.notifier import Notifier
 from admin_console.audit.upkeep import AuditUpkeep
 from admin_console.audit.writer import AuditWriter
 from admin_console.cluster.alone_server import AloneServer
@@ -53,7 +54,6 @@ from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
 from admin_console.management.console_report import ConsoleReport
 from admin_console.management.serve_options import ServeOptions, ServeParser
-from admin_console.nsqadmin_options import NOT_YET
 from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
@@ -151,6 +151,8 @@ class Serving:
         else:
             self._cluster.on_snapshot.append(self._note_merged)
         self._pause_ends = PauseEnds(settings.DATA_PATH, self._cluster, self._on_http_act)
+        notified = settings.CONSOLE.nsqadmin.notified
+        self._notifier = Notifier(notified) if notified else None
         self._database = ConsoleDatabase(
             settings.DATABASES["default"]["NAME"],
             CONDITION,
@@ -185,9 +187,6 @@ class Serving:
         # engine the console's loop feeds it.
         self._runner.on_beat, self._runner.beat_every_s = self._manager.feed, self._manager.feed_every_s
         self._runner.console = self._report
-        for option in NOT_YET:
-            if os.environ.get(option.variable):
-                logger.warning("%s has no effect in this version of Penstock", option.flag)
         if complaint := complaint_about_version(settings.DATABASES["default"]["NAME"]):
             raise CommandError(complaint)
         if self._with_demo and self._options.is_tls_required:
@@ -227,6 +226,8 @@ class Serving:
             set_cluster(None)
             self._cluster.stop()
             self._pause_ends.stop()
+            if self._notifier is not None:
+                self._notifier.stop()
             if self._demo is not None:
                 self._demo.stop()
             if self._pipeline is not None:
@@ -336,6 +337,8 @@ class Serving:
             raise CommandError(str(exc)) from exc
         set_cluster(self._cluster)
         set_pause_ends(self._pause_ends)
+        if self._notifier is not None:
+            self._notifier.start()
 
     def _make_pipeline(self) -> Pipeline:
         host, port = self._runner.worker_address
