@@ -113,6 +113,11 @@ class Cluster:
             hand_over(snapshot)
 
     @property
+    def addresses(self) -> Addresses:
+        """Those of now; `state` has them once the reader took them in."""
+        return self._addresses
+
+    @property
     def own_identity(self) -> Identity | None:
         """Of the engine of this process; None while it has none."""
         return self._own()

@@ -301,7 +301,7 @@ class Merger:
             since_ms = since_ms or before.read_at_ms
         elif is_born:
             since_ms = readings.before_ms
-        elif not now.is_embedded and now.read_at_ms - now.started_s * 1000 <= START_S_MAX * 1000:
+        elif not now.is_embedded and abs(now.read_at_ms - now.started_s * 1000) <= START_S_MAX * 1000:
             since_ms = now.started_s * 1000
         else:
             return

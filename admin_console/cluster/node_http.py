@@ -17,7 +17,7 @@ from admin_console.cluster.node_clock import ClockOffset
 from admin_console.cluster.node_rules import NodeRules
 from admin_console.cluster.node_tokens import NodeTokens
 from admin_console.cluster.options import ClientTls, ClusterOptions
-from queue_engine.client.http_json import HttpJson, HttpRefusedError, JsonAnswer
+from queue_engine.client.http_json import HttpJson, HttpRefusedError, JsonAnswer, UnreachableError
 from queue_engine.client.tools.connecting import tls_context
 
 # Of all nodes together, reads and acts apart: more at once would only make each of them slower.
@@ -172,7 +172,12 @@ class NodeHttp:
             port = _https_port(exc)
             if exc.status != 403 or called.is_tls or not port:
                 raise
-            self._https[target] = HttpAddress(target.host, port, is_tls=True)
+        except UnreachableError as exc:
+            # It may have been restarted without TLS.
+            if not exc.is_sent:
+                self._https.pop(target, None)
+            raise
+        self._https[target] = HttpAddress(target.host, port, is_tls=True)
         return await call(self._https[target].url, token)
 
 

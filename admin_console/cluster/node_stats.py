@@ -138,7 +138,8 @@ def node_stats_in(
         return None
     reading = _Reading(with_clients=with_clients)
     topics = reading.topics(entries)
-    producers = reading.clients(fields.get("producers") or []) if with_clients else None
+    # Another value than a list counts as none: the node is not read again for it.
+    producers = (reading.clients(fields.get("producers")) or ()) if with_clients else None
     if topic in topics:
         topics = {topic: replace(topics[topic], producers=producers)}
     return NodeStats(

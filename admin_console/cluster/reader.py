@@ -44,7 +44,7 @@ class NodeReader:
         pace: Pace,
         *,
         merger: Merger,
-        on_snapshot: Callable[[ClusterSnapshot], None],
+        on_snapshot: Callable[[EngineSnapshot | ClusterSnapshot], None],
         has_engine: bool,
     ) -> None:
         """Raises ValueError with a sentence where a file of the options can't be used."""
@@ -99,6 +99,8 @@ class NodeReader:
     def _merge_newest(self) -> None:
         own, self._newest = self._newest, None
         if own is not None and self._poller is not None and self._poller.state.addresses.has_any:
+            self._poller.stretch.note_engine(self._engine_share)
+            self._merger.left = self._poller.stretch.left
             self._tick(own)
 
     def _tick(self, own: EngineSnapshot | None) -> None:
@@ -108,12 +110,22 @@ class NodeReader:
             snapshot = self._merger.tick(own, self._poller.newest(), time.time_ns(), self._poller.watched)
         except Exception:
             logger.exception("the nodes' figures can't be merged")
+            # This server's pages go on.
+            self._hand_over(own)
             return
         try:
             snapshot = replace(snapshot, differences=self._finder.find(snapshot, own))
         except Exception:
             logger.exception("the nodes can't be compared")
-        self._on_snapshot(snapshot)
+        self._hand_over(snapshot)
+
+    def _hand_over(self, snapshot: EngineSnapshot | ClusterSnapshot | None) -> None:
+        if snapshot is None:
+            return
+        try:
+            self._on_snapshot(snapshot)
+        except Exception:
+            logger.exception("a snapshot can't be passed on")
 
     async def _tick_alone(self) -> None:
         while True:

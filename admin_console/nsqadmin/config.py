@@ -19,6 +19,7 @@ from admin_console.cluster.cluster import Cluster, NotChangedError
 from admin_console.cluster.options import Addresses
 from admin_console.gateway.gateway import log_level_setting
 from admin_console.nsqadmin.answers import answer, by_method, complaint
+from admin_console.nsqadmin.callers import may_act
 from admin_console.nsqadmin.cluster_now import ClusterNow
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ def _change_lookupds(request: HttpRequest, cluster: Cluster) -> list[str]:
     texts = orjson.loads(request.body)
     if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
         raise ValueError("the body is no list of texts")
-    nsqds = cluster.state.addresses.nsqds
+    nsqds = cluster.addresses.nsqds
     addresses = Addresses(Addresses.parse(texts, []).lookupds, nsqds)
     listed = (", ".join(map(str, one)) or "none" for one in (addresses.lookupds, nsqds))
     begun = begin_act(intent_of(request, "set_addresses", detail="nsqlookupds: {}; nodes: {}".format(*listed)[:200]))
@@ -81,7 +82,7 @@ def _change_lookupds(request: HttpRequest, cluster: Cluster) -> list[str]:
 
 
 def _values(cluster: Cluster) -> dict[str, Any]:
-    console, options, addresses = settings.CONSOLE, settings.CONSOLE.nsqadmin, cluster.state.addresses
+    console, options, addresses = settings.CONSOLE, settings.CONSOLE.nsqadmin, cluster.addresses
     return {
         _LOOKUPDS: [str(one) for one in addresses.lookupds],
         "nsqd_http_addresses": [str(one) for one in addresses.nsqds],
@@ -95,6 +96,8 @@ def _values(cluster: Cluster) -> dict[str, Any]:
 
 
 def _is_allowed(request: HttpRequest) -> bool:
+    if not may_act(request, ""):
+        return False
     networks = settings.CONSOLE.nsqadmin.config_from
     if networks is None:
         return True

@@ -83,6 +83,8 @@ class HttpJson:
             connector=aiohttp.TCPConnector(ssl=self._tls if self._tls is not None else True, resolver=self._resolver),
             # Some KB would become as many MB before their size is seen.
             auto_decompress=False,
+            # A server's cookies would go to all servers of its domain.
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
 

@@ -506,3 +506,9 @@ def test_an_act_that_waits_ends_with_the_server(tmp_path: Path) -> None:
             with pytest.raises(NotCallingError, match="the server is stopping"):
                 cluster.call(lambda http: http.post_to_node(target, "/topic/pause", {}))
             goes_on.set()
+
+
+def test_producers_of_another_form_count_as_none() -> None:
+    stats = node_stats_in({"topics": [], "producers": {"a": 1}}, with_clients=True)
+    assert stats is not None
+    assert stats.has_clients, "else it would be read again and again"

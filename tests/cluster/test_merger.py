@@ -198,6 +198,13 @@ def test_a_node_that_joins_brings_no_messages_and_one_that_returns_those_of_its_
     assert left.growth[BILLING].raw == (0, 0, 0, 0)
 
 
+def test_a_node_whose_clock_is_ahead_brings_no_messages_when_it_joins() -> None:
+    seconds = Seconds()
+    ahead_s = START_S + 1800
+    found = seconds.tick(node(A, orders(message_count=5_000_000), read_at_ms=seconds.now_ms, started_s=ahead_s))
+    assert found.growth.get(TOTAL, NO_GROWTH) == NO_GROWTH
+
+
 def test_a_topic_that_comes_to_a_node_counts_from_its_beginning() -> None:
     seconds = Seconds()
     seconds.tick(node(A, read_at_ms=seconds.now_ms))

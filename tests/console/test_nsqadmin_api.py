@@ -203,6 +203,9 @@ def test_a_token_may_what_its_permissions_say(tmp_path: Path) -> None:
             assert send(Client(), "GET", "/api/topics/empty", **as_full) == (403, {"message": "FORBIDDEN"})
             assert send(Client(), "GET", "/api/topics", **as_full) == (403, {"message": "FORBIDDEN"})
             assert send(Client(), "GET", "/api/topics", **as_reading)[0] == 200
+            # Options are of the whole cluster.
+            for given in (as_full, as_reading):
+                assert send(Client(), "GET", "/config/log_level", **given) == (403, {"message": "FORBIDDEN"})
             act = {"action": "pause"}
             refused = send(Client(), "POST", "/api/topics/orders", act, **as_reading)
             assert refused == (403, {"message": "FORBIDDEN"})
