@@ -17,6 +17,7 @@ from admin_console.screens import (
     node,
     nodes,
     overview,
+    partial,
     replay,
     topic,
     topics,
@@ -167,11 +168,13 @@ def _screen(
         if live is not None:
             live.derived[request] = made
         return made
+    # These pages have a sentence of their own about silent nodes.
+    of_header = {**common, "nodes": partial.header_of(live)}
     if request.page == "counter":
-        return Screen(**common, **counter.parts(live))
+        return Screen(**of_header, **counter.parts(live))
     if request.page in CLUSTER_PAGES:
         assert cluster is not None, "a page about nodes is made from a look at them"
-        return Screen(**common, **_cluster_parts(request, cluster))
+        return Screen(**of_header, **_cluster_parts(request, cluster))
     if request.page in ("pipeline", "replay"):
         assert pipeline is not None, "a page about the pipeline is made from a look at it"
         if request.page == "pipeline":

@@ -88,8 +88,10 @@ def parts(
             "flags": {"gone": live is not None and not silent},
             "stats": tuple(Stat(stat, label, Cell(units.UNKNOWN), help=text) for stat, label, text in _STATS),
             "tables": {
-                "clients": _client_table(None, role, topic_name, name, of_nodes=[] if live and live.cluster else None),
-                "in_flight": _in_flight_table(None, None, role, topic_name, name),
+                "clients": _client_table(
+                    None, role, topic_name, name, of_nodes=[] if live and live.cluster else None, silent=silent
+                ),
+                "in_flight": _in_flight_table(None, None, role, topic_name, name, silent),
                 **by_node,
             },
         }
@@ -105,8 +107,10 @@ def parts(
         "banner": banner,
         "stats": partial.stats(_stats(diagnosis, live.rings_of(topic_name, name)), silent, growing="depth"),
         "tables": {
-            "clients": _client_table(stats, role, topic_name, name, diagnosis, of_nodes),
-            "in_flight": _in_flight_table(own or stats, None if own is None else in_flight, role, topic_name, name),
+            "clients": _client_table(stats, role, topic_name, name, diagnosis, of_nodes, silent),
+            "in_flight": _in_flight_table(
+                own or stats, None if own is None else in_flight, role, topic_name, name, silent
+            ),
             **by_node,
         },
         "flags": {
@@ -236,9 +240,10 @@ def _client_table(
     name: str,
     diagnosis: Diagnosis | None = None,
     of_nodes: "Sequence[_Consumer] | None" = None,
+    silent: Sequence[str] = (),
 ) -> Table:
     """The consumers that a state names come first: a long list is cut. of_nodes: in a cluster, whose rows have their
-    node."""
+    node. silent: nodes whose consumers are unknown."""
     rows = []
     columns = _CLIENT_COLUMNS if of_nodes is None else (_CLIENT_COLUMNS[0], _CLIENT_NODE, *_CLIENT_COLUMNS[1:])
     now_s = time.time()
@@ -291,6 +296,8 @@ def _client_table(
         )
     if stats and stats.client_count and not listed:
         empty = Empty("", f"{units.plural(stats.client_count, 'consumer')}: their figures come with the next second.")
+    elif silent:
+        empty = Empty("", f"The consumers are {partial.until(silent)}.")
     else:
         empty = Empty("", "No consumer is connected to this channel.")
     return Table.build("clients", "Connected consumers", columns, rows, empty)
@@ -310,8 +317,14 @@ def _remote_name(place: "Place | None", client: ClientStats) -> BaseCell:
 
 
 def _in_flight_table(
-    stats: ChannelStats | None, in_flight: "tuple[InFlightStats, ...] | None", role: Role, topic: str, name: str
+    stats: ChannelStats | None,
+    in_flight: "tuple[InFlightStats, ...] | None",
+    role: Role,
+    topic: str,
+    name: str,
+    silent: Sequence[str] = (),
 ) -> Table:
+    """silent: nodes at which messages may be in flight."""
     owners = {client.client_key: _client_name(client) for client in (stats.clients or ())} if stats else {}
     now_ns = time.time_ns()
     rows = []
@@ -337,6 +350,8 @@ def _in_flight_table(
         )
     if in_flight is None and stats and stats.in_flight_count:
         empty = Empty("", f"{units.plural(stats.in_flight_count, 'message')}; the list is not available here now.")
+    elif silent:
+        empty = Empty("", f"Which messages are in flight is {partial.until(silent)}.")
     else:
         empty = Empty("", "No message is in flight.")
     return Table.build("in_flight", "Messages in flight", _IN_FLIGHT_COLUMNS, rows[:IN_FLIGHT_MAX], empty)

@@ -122,7 +122,12 @@ def counts(live: LiveState, wanted: str = "") -> dict[str, int]:
 
 def quiet_without_consumer(live: LiveState, wanted: str = "") -> int:
     """How many of the quiet channels have no consumer."""
-    return sum([not live.channels[key].client_count for key in channels_of(live, wanted).quiet])
+    return sum([is_unconsumed(live, key) for key in channels_of(live, wanted).quiet])
+
+
+def is_unconsumed(live: LiveState, key: Key) -> bool:
+    """Without a consumer at any node: at a silent one, it may have some."""
+    return not live.channels[key].client_count and not live.silent_of(*key)
 
 
 def _everything(channels: Channels) -> list[Key]:
@@ -143,17 +148,14 @@ def _paused(live: LiveState, channels: Channels) -> list[Key]:
 
 
 def _unconsumed(live: LiveState, channels: Channels) -> list[Key]:
-    stats = live.channels
-    return [
-        key for part in (channels.ill, channels.busy, channels.quiet) for key in part if not stats[key].client_count
-    ]
+    return [key for part in (channels.ill, channels.busy, channels.quiet) for key in part if is_unconsumed(live, key)]
 
 
 _FILTERED: Mapping[str, Callable[[LiveState, Channels], list[Key]]] = {
     BUSY: lambda _, channels: [*channels.ill, *channels.busy],
     ATTENTION: lambda _, channels: channels.ill[: channels.grave],
     PAUSED: lambda live, channels: _paused(live, channels),
-    NO_CONSUMER: lambda live, channels: [key for key in _everything(channels) if not live.channels[key].client_count],
+    NO_CONSUMER: lambda live, channels: [key for key in _everything(channels) if is_unconsumed(live, key)],
     QUIET: lambda _, channels: sorted(channels.quiet),
     ALL: lambda _, channels: _everything(channels),
 }

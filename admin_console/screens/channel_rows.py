@@ -12,6 +12,7 @@ from admin_console.diagnosis.states import State
 from admin_console.diagnosis.vitals import take_vitals
 from admin_console.hub.hub import LiveState
 from admin_console.rings.rings import SPARK_BUCKETS, Rings
+from admin_console.screens import partial
 from admin_console.screens.cells import SPARK_TOP, Chip, StateCell
 from admin_console.screens.pauses import paused_on
 from admin_console.vocabulary import units
@@ -55,14 +56,17 @@ def urgency(diagnosis: Diagnosis) -> tuple[object, ...]:
 
 
 def chips_of(diagnosis: Diagnosis, live: LiveState) -> tuple[Chip, ...]:
-    """The states in words, the gravest first; none for a calm channel that has consumers."""
+    """The states in words, the gravest first; none for a calm channel that has consumers. Whether one is connected to
+    a silent node is unknown."""
     chips = [
         Chip(_chip_text(state, diagnosis, live), TONES[state.finding.level], _title(state, diagnosis))
         for state in diagnosis.states
     ]
     stats = diagnosis.vitals.stats
     if not stats.client_count and not any(chip.text == "no consumers" for chip in chips):
-        chips.append(Chip("no consumers", "", "No consumer is connected to this channel"))
+        silent = live.silent_of(diagnosis.vitals.topic.topic_name, stats.channel_name)
+        title = f"Its consumers are {partial.until(silent)}" if silent else "No consumer is connected to this channel"
+        chips.append(Chip("consumers unknown" if silent else "no consumers", "", title))
     return tuple(chips)
 
 

@@ -11,6 +11,7 @@ from admin_console.screens.cells import BaseCell, BesideCell, Cell, NameCell, Pr
 from admin_console.screens.client_lines import ClientLine, lines_of, texts_of
 from admin_console.screens.links import channel_cell, client_url, node_url, url_of
 from admin_console.screens.list_links import URGENCY, ListQuery, PageOf, count_texts, list_bar, parse_sort, with_sorts
+from admin_console.screens.partial import least
 from admin_console.screens.parts import Banner, Column, Empty, Stat, Table
 from admin_console.vocabulary import units
 
@@ -179,7 +180,9 @@ def lacking_words(clients: ClientList) -> str:
     node, since_ms = min(silent.items(), key=lambda one: one[1])
     of = units.plural(clients.node_count, "node")
     ago = units.duration(max(0, units.now_ms() - since_ms) / 1_000)
-    return f"≥: {len(clients.lacking)} of {of} not answering, {node} for {ago}"
+    unread = len(clients.lacking) - len(silent)
+    rest = f"; {units.number(unread)} more being read" if unread else ""
+    return f"≥: {len(silent)} of {of} not answering, {node} for {ago}{rest}"
 
 
 def _published(client: Client) -> Cell:
@@ -230,39 +233,53 @@ def _stats(clients: ClientList, lines: list[ClientLine], *, has_zones: bool) -> 
     def count(value: int) -> Cell:
         return Cell(f"{mark}{units.number(value)}", units.exact(value))
 
-    def per_minute(values: list[float]) -> Cell:
-        return Cell(f"{mark}{units.per_minute(sum(values))}" if values else units.UNKNOWN)
+    def per_minute(values: list[float], *, is_partial: bool) -> Cell:
+        return Cell(least(units.per_minute(sum(values) if values else None), is_partial=is_partial))
 
-    at_one = f"{units.share(busiest, sum(timeouts))} at one consumer" if busiest else "nsqds count none"
+    is_uncounted = any(one.timeouts is None for one in consumers)
+    at_one = f"{units.share(busiest, sum(timeouts))} at one" if busiest else "" if is_uncounted else "by consumers"
+    timeouts_note = " · ".join(filter(None, (at_one, "nsqds count none" if is_uncounted else "")))
+    calm = "all share the work" if rated and not clients.lacking else ""
+    outlier_count = units.number(len(outliers) if rated or not consumers else None)
     local = [one.is_local for one in consumers if one.is_local is not None]
     agents = {one.stats.user_agent for one in consumers if one.stats.user_agent}
     last = (
         Stat("local", "Zone-local", Cell(units.share(sum(local), len(local))), Cell(f"of {len(local)} with a zone"))
         if has_zones
-        else Stat("agents", "User agents", Cell(units.number(len(agents))), Cell("of all consumers"))
+        else Stat("agents", "User agents", count(len(agents)), Cell("of all consumers"))
     )
     return (
         Stat(
             "connections",
             "Connections",
             count(len(lines)),
-            Cell(f"{units.plural(len(consumers), 'consumer')} · {units.plural(producers, 'producer')}"),
+            Cell(f"{mark}{units.plural(len(consumers), 'consumer')} · {mark}{units.plural(producers, 'producer')}"),
         ),
         Stat(
             "in_flight",
             "In flight",
             count(sum(one.stats.in_flight_count for one in consumers)),
-            Cell(f"of {units.number(sum(one.stats.ready_count for one in consumers))} RDY"),
+            Cell(f"of {mark}{units.number(sum(one.stats.ready_count for one in consumers))} RDY"),
         ),
         Stat(
             "outliers",
             "Outliers",
-            Cell(units.number(len(outliers)) if rated or not consumers else units.UNKNOWN),
-            Cell(outliers[0][:32] if outliers else "all share the work", tone="danger" if outliers else ""),
+            Cell(least(outlier_count, is_partial=bool(clients.lacking))),
+            Cell(outliers[0][:32] if outliers else calm, tone="danger" if outliers else ""),
             "Consumers that hold most of their channel's messages and finish few of them",
         ),
-        Stat("timeouts", "Timeouts", per_minute(timeouts), Cell(at_one)),
-        Stat("requeued", "Requeued", per_minute([rates.requeued_min for rates in rated]), Cell("by consumers")),
+        Stat(
+            "timeouts",
+            "Timeouts",
+            per_minute(timeouts, is_partial=bool(clients.lacking) or is_uncounted),
+            Cell(timeouts_note),
+        ),
+        Stat(
+            "requeued",
+            "Requeued",
+            per_minute([rates.requeued_min for rates in rated], is_partial=bool(clients.lacking)),
+            Cell("by consumers"),
+        ),
         last,
     )
 

@@ -1,10 +1,12 @@
 """The counter: how many messages there were and how many come now, over the whole cluster."""
 
+from dataclasses import replace
 from typing import Any
 
 from admin_console.hub.hub import TOTAL, LiveState
 from admin_console.rings import figures
 from admin_console.screens.cells import Cell
+from admin_console.screens.partial import least, least_in
 from admin_console.screens.parts import Stat
 from admin_console.screens.rates import average_note
 from admin_console.vocabulary import units
@@ -29,7 +31,10 @@ def parts(live: LiveState | None) -> dict[str, Any]:
 
     def rate(name: str, label: str, short: figures.Figure, long: figures.Figure) -> Stat:
         now = short.rate(rings)
-        return Stat(name, label, Cell(f"{mark if now is not None else ''}{units.rate(now)}"), average_note(long, rings))
+        note = average_note(long, rings)
+        if silent:
+            note = replace(note, text=least_in(note.text))
+        return Stat(name, label, Cell(least(units.rate(now), is_partial=bool(silent))), note)
 
     return {
         "subtitle": "counted since each node started" if live is not None else "No figures have come yet.",

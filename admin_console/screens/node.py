@@ -13,9 +13,9 @@ from admin_console.gateway.cluster_view import ClusterView, OwnNode
 from admin_console.gateway.gateway import CHANNEL_HELP, ChannelStats, TopicStats, full_version
 from admin_console.screens.cells import BaseCell, Cell, Chip, StateCell
 from admin_console.screens.client_lines import lines_of as client_lines
-from admin_console.screens.clients import cells, columns_without, lacking_words, row_key
+from admin_console.screens.clients import cells, columns_without, row_key
 from admin_console.screens.links import channel_cell, topic_cell, url_of
-from admin_console.screens.nodes import NodeLine, ago, lines_of
+from admin_console.screens.nodes import NodeLine, ago, lines_of, missed_by
 from admin_console.screens.parts import Banner, Column, Empty, Stat, Table
 from admin_console.vocabulary import units
 
@@ -65,6 +65,7 @@ def parts(view: ClusterView, name: str) -> dict[str, Any]:
     topics = _topics(own, node)
     channels = [channel for topic in topics for channel in topic.channels]
     registrations = _registrations(view.state, node)
+    missed = missed_by(registrations, view.state)
     connected, of_clients = _clients(view.clients or ClientList(), name)
     return {
         "subtitle": _subtitle(line),
@@ -77,11 +78,14 @@ def parts(view: ClusterView, name: str) -> dict[str, Any]:
                 "registrations",
                 "Registrations",
                 _REGISTRATION_COLUMNS,
-                [_registration_row(one.address, registrations.get(one.address)) for one in view.state.lookupds],
+                [
+                    _registration_row(one.address, registrations.get(one.address), is_missed=one.address in missed)
+                    for one in view.state.lookupds
+                ],
                 Empty("", "No nsqlookupd is configured."),
             ),
-            "node_topics": _topic_table(topics, registrations),
-            "node_channels": _channel_table(channels),
+            "node_topics": _topic_table(topics, registrations, _nothing(node, "topics", "The node has no topic.")),
+            "node_channels": _channel_table(channels, _nothing(node, "channels", "Its topics have no channel.")),
             "connections": connected,
         },
         "flags": {"gone": False, "has_lookupds": bool(view.state.lookupds), "silent": line.is_silent},
@@ -188,8 +192,8 @@ def _since(unix_ms: int) -> str:
     return f"{units.moment(unix_ms)} UTC, {ago(unix_ms)} ago" if unix_ms else ""
 
 
-def _registration_row(lookupd: HttpAddress, one: Registration | None) -> tuple[str, list[BaseCell]]:
-    chips = () if one is not None else (Chip("not registered", "warning"),)
+def _registration_row(lookupd: HttpAddress, one: Registration | None, *, is_missed: bool) -> tuple[str, list[BaseCell]]:
+    chips = (Chip("not registered", "warning"),) if is_missed else ()
     return str(lookupd), [
         Cell(str(lookupd)),
         StateCell(chips),
@@ -212,7 +216,15 @@ def _paused(*, is_paused: bool) -> list[Chip]:
     return [Chip("❚❚ paused", "held")] if is_paused else []
 
 
-def _topic_table(topics: Sequence[TopicStats], registrations: Mapping[HttpAddress, Registration]) -> Table:
+def _nothing(node: Node | None, nouns: str, none: str) -> Empty:
+    """none: the sentence for a node that answered, with none of them."""
+    is_unread = node is not None and node.stats is None
+    return Empty("", f"Its {nouns} are unknown: it has not answered yet." if is_unread else none)
+
+
+def _topic_table(
+    topics: Sequence[TopicStats], registrations: Mapping[HttpAddress, Registration], nothing: Empty
+) -> Table:
     tombstoned = {topic for one in registrations.values() for topic in one.tombstoned}
     deepest = sorted(topics, key=lambda topic: (-topic.depth, topic.topic_name))[:ROWS_MAX]
     rows: list[tuple[str, list[BaseCell]]] = []
@@ -233,10 +245,10 @@ def _topic_table(topics: Sequence[TopicStats], registrations: Mapping[HttpAddres
                 ],
             )
         )
-    return Table.build("node_topics", "Topics", _TOPIC_COLUMNS, rows, Empty("", "The node has no topic."))
+    return Table.build("node_topics", "Topics", _TOPIC_COLUMNS, rows, nothing)
 
 
-def _channel_table(channels: Sequence[ChannelStats]) -> Table:
+def _channel_table(channels: Sequence[ChannelStats], nothing: Empty) -> Table:
     deepest = sorted(channels, key=lambda one: (-one.depth, one.topic_name, one.channel_name))[:ROWS_MAX]
     rows: list[tuple[str, list[BaseCell]]] = [
         (
@@ -256,7 +268,7 @@ def _channel_table(channels: Sequence[ChannelStats]) -> Table:
         )
         for one in deepest
     ]
-    return Table.build("node_channels", "Channels", _CHANNEL_COLUMNS, rows, Empty("", "Its topics have no channel."))
+    return Table.build("node_channels", "Channels", _CHANNEL_COLUMNS, rows, nothing)
 
 
 def _clients(clients: ClientList, name: str) -> tuple[Table, str]:
@@ -267,7 +279,8 @@ def _clients(clients: ClientList, name: str) -> tuple[Table, str]:
     names = {column.name for column in columns}
     rows = [(row_key(line.client), cells(line, names)) for line in found[:CLIENTS_MAX]]
     if name in clients.lacking:
-        words = lacking_words(clients).removeprefix("≥: ")
+        since_ms = clients.lacking[name]
+        words = f"not answering for {ago(since_ms)}" if since_ms else "being read"
         return Table.build("connections", "Clients", columns, rows, Empty("", "They are not read now.")), words
     count = f"the first {CLIENTS_MAX} of {units.number(len(found))}" if len(found) > CLIENTS_MAX else ""
     empty = Empty("", "Nothing is connected.")

@@ -1,11 +1,12 @@
 """The nodes of the cluster: a row each, the nsqlookupds that name them, and those that went in the last day."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.nodes import Answers, ClusterState, Lookupd, Node
 from admin_console.cluster.totals import Total
 from admin_console.gateway.cluster_view import ClusterView, OwnNode
@@ -51,6 +52,7 @@ class NodeLine:
     failing_since_ms: int = 0
     error: str = ""
     is_silent: bool = False
+    is_called: bool = True  # False where the rules refuse its address
 
     @property
     def gravity(self) -> int:
@@ -158,8 +160,8 @@ def lines_of(view: ClusterView) -> list[NodeLine]:
 
 
 def partial_words(lines: Iterable[NodeLine]) -> str:
-    """The sentence about nodes without an answer, which all partial sums lack; "" where all answer."""
-    lines = list(lines)
+    """The sentence about nodes without an answer, which all partial sums lack; "" where all that are called answer."""
+    lines = [line for line in lines if line.is_called]
     silent = [line for line in lines if line.is_silent]
     if not silent:
         return ""
@@ -228,17 +230,20 @@ def _summary(lines: Iterable[NodeLine], state: ClusterState) -> str:
 
 
 def _stats(lines: list[NodeLine]) -> tuple[Stat, ...]:
-    """The whole cluster. A node that does not answer now makes a total partial, whatever it answered last."""
-    answering = [line for line in lines if not line.is_silent]
-    silent = [line for line in lines if line.is_silent]
+    """The nodes that are called. One that does not answer now makes a total partial, whatever it answered last."""
+    called = [line for line in lines if line.is_called]
+    answering = [line for line in called if not line.is_silent]
+    silent = [line for line in called if line.is_silent]
     rates = [line.published_s for line in answering]
     published_s = sum(rate for rate in rates if rate is not None)
     largest = max(answering, key=lambda line: line.published_s or 0, default=None)
-    note = Cell(f"of {len(lines)}")
+    not_called = len(lines) - len(called)
+    rest = f" · {not_called} not called" if not_called else ""
+    note = Cell(f"of {len(called)}{rest}")
     if silent:
-        words = f"of {len(lines)} · {silent[0].name} is silent"
+        words = f"of {len(called)} · {silent[0].name} is silent{rest}"
         if len(silent) > 1 or len(words) > _NOTE_LENGTH_MAX:
-            words = f"of {len(lines)} · {len(silent)} silent"
+            words = f"of {len(called)} · {len(silent)} silent{rest}"
         note = Cell(words, ", ".join(line.name for line in silent[:20]), "danger")
     share = units.UNKNOWN if largest is None or not published_s else units.share(largest.published_s or 0, published_s)
     # Of one of many: its name alone where it fits.
@@ -267,8 +272,7 @@ def _stats(lines: list[NodeLine]) -> tuple[Stat, ...]:
 
 def _own_line(own: OwnNode, state: ClusterState) -> NodeLine:
     lookups = {lookupd for member in state.embedded for lookupd in member.registrations}
-    # A server without --lookupd-tcp-address registers nowhere: no nsqlookupd misses it.
-    misses = bool(lookups) and any(one not in lookups for one in _answering(state))
+    misses = bool(missed_by(lookups, state))
     health = own.snapshot.health
     sums = own.sums
     chips = [*_health_chips(health), *_lookup_chips(len(lookups), state, misses=misses), *_paused_chips(sums.paused)]
@@ -302,7 +306,7 @@ def _line(node: Node, state: ClusterState) -> NodeLine:
         chips = [Chip("not called", "warning", error)]
     sums = node.sums
     is_answering = node.answers.is_answering
-    misses = bool(member.registrations) and any(one not in member.registrations for one in _answering(state))
+    misses = bool(missed_by(member.registrations, state))
     chips += _lookup_chips(len(member.registrations), state, misses=misses)
     tombstoned = {topic for one in member.registrations.values() for topic in one.tombstoned}
     if tombstoned:
@@ -334,12 +338,16 @@ def _line(node: Node, state: ClusterState) -> NodeLine:
         failing_since_ms=node.answers.failing_since_ms,
         error=error,
         is_silent=not is_answering and not member.refusal,
+        is_called=not member.refusal,
     )
 
 
-def _answering(state: ClusterState) -> list[Any]:
-    """The nsqlookupds that answer; a silent one counts with its last answer, which may lack a new node."""
-    return [one.address for one in state.lookupds if one.answers.is_answering]
+def missed_by(registered: Collection[HttpAddress], state: ClusterState) -> frozenset[HttpAddress]:
+    """The nsqlookupds that answer and lack a node. registered: those that name it; without any, the node registers
+    nowhere (--nsqd-http-address alone, a server without --lookupd-tcp-address), and none lacks it. A silent one has its
+    last answer, which may be older than the node."""
+    answering = (one.address for one in state.lookupds if one.answers.is_answering)
+    return frozenset(one for one in answering if registered and one not in registered)
 
 
 def _lookup_chips(count: int, state: ClusterState, *, misses: bool) -> list[Chip]:

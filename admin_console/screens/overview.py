@@ -70,7 +70,11 @@ def parts(live: LiveState | None, role: Role, query: ListQuery, http_address: st
     links = {**page.links(query), "quiet": query.href(show=channel_list.QUIET), "deepest": query.href(draw="")}
     drawn = [line.label for line in plans[-1].lines]
     drawn += [""] * (graphs.TOP_CHANNELS - len(drawn))
-    unchannelled = sum([not topic.channels for topic in live.snapshot.topics]) if live else 0
+    unchannelled = (
+        sum([not topic.channels and not live.silent_of(topic.topic_name) for topic in live.snapshot.topics])
+        if live
+        else 0
+    )
     return partial.nodes_of(live) | {
         "subtitle": _subtitle(live),
         "banner": overview_banner(live, ill(live), grave_count(live), role) if live else None,
@@ -83,7 +87,7 @@ def parts(live: LiveState | None, role: Role, query: ListQuery, http_address: st
             "log": log_table(live),
         },
         "flags": {
-            "first_run": live is not None and not live.snapshot.topics,
+            "first_run": live is not None and not live.snapshot.topics and not live.silent_of(""),
             "quiet": show == channel_list.BUSY and counts[channel_list.QUIET] > 0,
             "unchannelled": unchannelled > 0,
             "log": live is not None and (live.snapshot.log is not None or is_anything_aside(live.snapshot.aside)),
@@ -244,10 +248,11 @@ def _nothing(live: LiveState | None, query: ListQuery, http_address: str) -> Emp
     if live is None:
         return Empty("No figures have come from the engine yet", "They come every second; reload if none appear.")
     if not live.snapshot.topics:
-        return first_run(http_address)
+        return no_topics(live, http_address)
     if not live.channels:
+        silent = live.silent_of("")
         return Empty(
-            "No channels yet",
+            f"The channels are {partial.until(silent)}" if silent else "No channels yet",
             "Messages stay at their topics until a channel is created; a consumer that subscribes creates its own.",
         )
     if query.wanted:
@@ -266,7 +271,13 @@ _NONE = {
 }
 
 
-def first_run(http_address: str) -> Empty:
+def no_topics(live: LiveState, http_address: str) -> Empty:
+    """The empty state without a topic. A node that does not answer, or is not read yet, may have some."""
+    silent = live.silent_of("")
+    return Empty(f"The topics are {partial.until(silent)}") if silent else _first_run(http_address)
+
+
+def _first_run(http_address: str) -> Empty:
     """The empty state of a new installation: how to make the first topic. http_address: "" where this console has no
     queue of its own."""
     if not http_address:

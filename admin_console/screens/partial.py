@@ -106,6 +106,11 @@ def nodes_of(live: LiveState | None, topic: str = "", channel: str = "") -> dict
     }
 
 
+def header_of(live: LiveState | None) -> tuple[str, ...]:
+    """The header's words about all nodes; () for one server."""
+    return _header(live, ()) if live is not None and live.cluster is not None else ()
+
+
 def own_storage(live: LiveState, topic: "TopicStats") -> str:
     """The kind of storage at this server, which its acts are about; "" where only other nodes have the topic."""
     if live.cluster is None:

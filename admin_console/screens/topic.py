@@ -239,8 +239,9 @@ def _channel_table(live: LiveState | None, topic: "TopicStats | None", role: Rol
                 ),
             )
         )
+    silent = live.silent_of(query.of) if live is not None else ()
     empty = Empty(
-        "No channels yet",
+        f"The channels are {partial.until(silent)}" if silent else "No channels yet",
         "Messages stay at the topic until a channel is created; a consumer that subscribes creates its own.",
     )
     return Table.build(

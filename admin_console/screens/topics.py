@@ -11,12 +11,12 @@ from admin_console.rings import figures
 from admin_console.rings.rings import SECONDS, Rings
 from admin_console.screens import partial
 from admin_console.screens.cells import Cell, Chip, NameCell, SparkCell, StateCell
-from admin_console.screens.channel_list import ALL
+from admin_console.screens.channel_list import ALL, is_unconsumed
 from admin_console.screens.channel_rows import age_s, chips_of, spark_levels
 from admin_console.screens.links import pause_cell, selection_of, topic_cell, url_of
 from admin_console.screens.list_links import URGENCY, ListQuery, PageOf, count_texts, list_bar, parse_sort, with_sorts
 from admin_console.screens.node_table import node_count, with_node_count
-from admin_console.screens.overview import first_run
+from admin_console.screens.overview import no_topics
 from admin_console.screens.parts import NOTHING, Column, Empty, Table
 from admin_console.screens.pauses import paused_chip
 from admin_console.screens.rates import GROWTH_LABEL
@@ -68,7 +68,12 @@ class Line:
     @property
     def gravity(self) -> int:
         """The level of the gravest state, one without a channel for its messages included."""
-        return max(self.level, WARNING if not self.channels and self.depth else CALM)
+        return max(self.level, WARNING if self.is_unchannelled and self.depth else CALM)
+
+    @property
+    def is_unchannelled(self) -> bool:
+        """Without a channel at any node: at a silent one, it may have some."""
+        return not self.channels and not self.silent
 
     @property
     def is_paused(self) -> bool:
@@ -104,7 +109,7 @@ _PASSES: dict[str, Callable[[Line], bool]] = {
     "attention": lambda line: line.gravity >= WARNING,
     "paused": lambda line: line.is_paused,
     "no-consumer": lambda line: line.unconsumed > 0,
-    "no-channel": lambda line: not line.channels,
+    "no-channel": lambda line: line.is_unchannelled,
     ALL: lambda line: True,
 }
 _COLUMNS = (
@@ -276,7 +281,7 @@ def _line(live: LiveState, topic: "TopicStats") -> Line:
         oldest_ns=min([one_ns for one_ns in oldest_ns_of_each if one_ns is not None], default=None),
         level=level,
         paused_channels=sum([channel.paused for channel in channels]),
-        unconsumed=sum([not channel.client_count for channel in channels]),
+        unconsumed=sum([is_unconsumed(live, (name, channel.channel_name)) for channel in channels]),
         is_busy=bool(level or depth or in_flight or deferred or topic.paused) or _has_moved(live, rings),
         paused_topics=int(topic.paused),
         silent=live.silent_of(name),
@@ -306,7 +311,9 @@ def _chips(line: Line, live: LiveState) -> tuple[Chip, ...]:
         chips.append(Chip(f"❚❚ {units.plural(line.paused_channels, 'channel')}", "held", "Paused"))
     if is_group:
         chips.append(Chip(units.plural(line.members, "topic")))
-    elif not line.channels:
+    elif line.silent and not line.channels:
+        chips.append(Chip("channels unknown", "", f"Its channels are {partial.until(line.silent)}"))
+    elif line.is_unchannelled:
         title = "Messages stay at the topic until a channel is created"
         chips.append(Chip("no channels", "warning" if line.depth else "", title))
     return tuple(chips)
@@ -354,7 +361,7 @@ def _empty(live: LiveState | None, query: ListQuery, http_address: str) -> Empty
     if live is None:
         return Empty("No figures have come from the engine yet", "They come every second; reload if none appear.")
     if not live.snapshot.topics:
-        return first_run(http_address)
+        return no_topics(live, http_address)
     if query.wanted:
         title = f"No topic or channel matches “{query.query.strip()}”"
     elif query.under:

@@ -9,12 +9,14 @@ import orjson
 import pytest
 
 from admin_console.cluster.nodes import Node
+from admin_console.gateway.client_list import ClientList
+from admin_console.gateway.cluster_view import ClusterView
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.screens import graphs
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Screen, Table
 from admin_console.vocabulary.roles import Role
-from tests.support import fake_nsqd
+from tests.support import cluster_states, fake_nsqd
 from tests.support.pages import snapshots
 from tests.support.pages.clusters import OWN, HubOfCluster, nsqd
 from tests.support.pages.snapshots import START_S
@@ -130,6 +132,75 @@ def test_the_header_has_the_age_of_figures_that_are_not_of_this_second() -> None
     assert screen_of("overview", cluster.see(own(), nsqd("nsq-a", orders()))).nodes == ("2 nodes", "")
     live = cluster.see(own(START_S + 8), nsqd("nsq-a", orders()))
     assert screen_of("overview", live).nodes == ("2 nodes", "≤ 10 s")
+
+
+def test_pages_of_nodes_and_clients_have_the_nodes_in_the_header() -> None:
+    live = HubOfCluster().see(own(), nsqd("nsq-a", orders()), silent())
+    assert live.cluster is not None
+    view = ClusterView(live.cluster.state, clients=ClientList())
+    for page in ("nodes", "node", "clients", "client", "counter"):
+        request = Request(page, Role.ADMIN, node="nsq-a:4151")
+        update = orjson.loads(build_screen(request, live, cluster=view).update_json())
+        assert update["nodes"][0] == "2 of 3 nodes", page
+        assert update["silence"] == "", "each has a sentence of its own"
+        alone = orjson.loads(build_screen(request, None, cluster=view).update_json())
+        assert "nodes" not in alone
+
+
+def nowhere() -> Any:
+    """This server, without a topic."""
+    return snapshots.snapshot()
+
+
+def test_what_a_silent_node_may_have_is_not_said_to_be_none() -> None:
+    gone = nsqd("nsq-b", orders_of(0), silent_since=START_S - 40)
+    live = HubOfCluster().see(nowhere(), gone)
+    channel = screen_of("channel", live).tables
+    assert channel["clients"].empty.text == "The consumers are unknown until nsq-b:4151 answers."
+    assert channel["in_flight"].empty.text == "Which messages are in flight is unknown until nsq-b:4151 answers."
+    here = HubOfCluster().see(nowhere(), nsqd("nsq-b", orders_of(0)))
+    assert screen_of("channel", here).tables["in_flight"].empty.text == "No message is in flight."
+    assert screen_of("channel", here).tables["clients"].empty.text == "No consumer is connected to this channel."
+
+
+def orders_of(consumers: int) -> dict[str, Any]:
+    return fake_nsqd.topic("orders", fake_nsqd.channel("billing", client_count=consumers), message_count=1)
+
+
+def test_a_channel_whose_consumers_may_be_at_a_silent_node_is_not_said_to_have_none() -> None:
+    for at_b, chip, count in [
+        (nsqd("nsq-b", orders_of(0), silent_since=START_S - 40), "consumers unknown", "0"),
+        (nsqd("nsq-b", orders_of(0)), "no consumers", "1"),
+    ]:
+        live = HubOfCluster().see(nowhere(), nsqd("nsq-a", orders_of(0)), at_b)
+        assert chip in [one.text for one in screen_of("channel", live).chips]
+        for page in ("overview", "topics"):
+            filters = {one.name: one.count for one in screen_of(page, live).list_bar.filters}
+            assert filters["no-consumer"] == count, page
+
+
+def test_a_topic_whose_node_never_answered_is_not_said_to_have_no_channel() -> None:
+    live = HubOfCluster().see(nowhere(), cluster_states.unread("nsq-b:4151", "orders"))
+    topics, topic = screen_of("topics", live), screen_of("topic", live)
+    assert "channels unknown" in row(topics.tables["topics"], "orders")["state"]
+    assert {one.name: one.count for one in topics.list_bar.filters}["no-channel"] == "0"
+    assert topic.tables["channels"].empty.title == "The channels are unknown until nsq-b:4151 answers"
+    overview = screen_of("overview", live)
+    assert not overview.flags["unchannelled"]
+    assert overview.tables["urgent"].empty.title == "The channels are unknown until nsq-b:4151 answers"
+    here = HubOfCluster().see(nowhere(), nsqd("nsq-b", fake_nsqd.topic("orders")))
+    assert "no channels" in row(screen_of("topics", here).tables["topics"], "orders")["state"]
+    assert screen_of("topic", here).tables["channels"].empty.title == "No channels yet"
+    assert screen_of("overview", here).flags["unchannelled"]
+
+
+def test_while_no_node_is_read_yet_no_page_says_that_nothing_is_there() -> None:
+    live = HubOfCluster().see(nowhere(), cluster_states.unread("nsq-b:4151"))
+    for page, table in (("overview", "urgent"), ("topics", "topics")):
+        assert screen_of(page, live).tables[table].empty.title == "The topics are unknown until nsq-b:4151 answers"
+    assert not screen_of("overview", live).flags["first_run"], "its graphs stay"
+    here = HubOfCluster().see(nowhere(), nsqd("nsq-b"))
+    assert screen_of("overview", here).flags["first_run"]
 
 
 def test_a_pause_at_some_nodes_says_at_how_many() -> None:

@@ -9,9 +9,10 @@ from admin_console.cluster.nodes import ClusterState
 from admin_console.gateway.client_list import Client, ClientList, ClientRates
 from admin_console.gateway.cluster_view import ClusterView
 from admin_console.gateway.gateway import ClientStats
-from admin_console.screens import client, clients
+from admin_console.screens import client, clients, node
 from admin_console.screens.list_links import ListQuery
 from admin_console.vocabulary import units
+from tests.support import cluster_states
 
 PLAIN = ClientStats(0, "", "", "go-nsq/1.1.0", "", "V2", 3, 200, 0, 0, 0, 0, 0, units.now_ms() // 1_000 - 7_200, 60_000)
 
@@ -114,6 +115,40 @@ def test_what_a_node_without_an_answer_lacks_is_marked_on_every_sum() -> None:
     assert parts["subtitle"] == "≥ 3 connections from 3 hosts to 1 of 2 nodes"
     whole = parts_of(listed(*PEERS))
     assert "≥" not in "".join(stat.value.text for stat in whole["stats"])
+
+
+def test_nodes_that_are_being_read_do_not_count_as_silent_ones() -> None:
+    two_hours_ago_ms = units.now_ms() - 2 * 3_600_000
+    view = listed(*PEERS, lacking={"b:4151": two_hours_ago_ms, **dict.fromkeys("cdef", 0)})
+    words = parts_of(view)["texts"]["partial"]
+    assert words == "≥: 1 of 2 nodes not answering, b:4151 for 2h 00m; 4 more being read"
+    state = cluster_states.state([cluster_states.node("a:4151", read_at_ms=units.now_ms())])
+    own = node.parts(ClusterView(state, clients=ClientList((), 0, 2, {"a:4151": 0, "b:4151": 1})), "a:4151")
+    assert own["texts"]["clients"] == "being read", "a node's page says nothing of others"
+
+
+def cards_of(*found: Client, **changes: Any) -> dict[str, tuple[str, str]]:
+    return {stat.name: (stat.value.text, stat.note.text) for stat in parts_of(listed(*found, **changes))["stats"]}
+
+
+def test_the_cards_name_nsqds_only_where_a_timeout_is_not_counted() -> None:
+    counted = [replace(one, timeouts=0, rates=ClientRates(150.0, 0.0, 0.0)) for one in PEERS]
+    late = replace(counted[0], rates=ClientRates(150.0, 0.0, 6.0))
+    assert cards_of(*counted)["timeouts"] == ("0/min", "by consumers")
+    assert cards_of(late, *counted[1:])["timeouts"] == ("6/min", "100 % at one")
+    assert cards_of(late, *PEERS[1:])["timeouts"] == ("≥ 6/min", "100 % at one · nsqds count none")
+    assert cards_of(*PEERS)["timeouts"] == ("–", "nsqds count none")
+    assert cards_of()["timeouts"] == ("–", "by consumers")
+
+
+def test_the_cards_do_not_say_that_all_share_the_work_before_rates_show_it() -> None:
+    assert cards_of(*PEERS)["outliers"] == ("0", "all share the work")
+    assert cards_of(*(replace(one, rates=None) for one in PEERS))["outliers"] == ("–", "")
+    assert cards_of()["outliers"] == ("0", "")
+    lacking = cards_of(*PEERS, lacking={"b:4151": 0})
+    assert lacking["outliers"] == ("≥ 0", "")
+    assert lacking["in_flight"] == ("≥ 390", "of ≥ 600 RDY")
+    assert lacking["connections"] == ("≥ 3", "≥ 3 consumers · ≥ 0 producers")
 
 
 def test_a_count_that_an_nsqd_does_not_make_is_unknown_not_0() -> None:

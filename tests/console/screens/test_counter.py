@@ -48,6 +48,15 @@ def test_a_silent_node_makes_each_count_the_least_and_is_named() -> None:
     assert screen(hub).texts["partial"] == "≥: n0, n1, n2 and 2 more do not answer; no figure has their messages."
 
 
+def test_rates_and_averages_without_a_silent_node_are_the_least_as_well() -> None:
+    hub = Hub()
+    for second in range(31):
+        write(hub, second, 1_000 + 100 * second, "nsq-b3:4151", cluster=True)
+    made = screen(hub)
+    rates = {stat.name: (stat.value.text, stat.note.text) for stat in made.stats}
+    assert rates["published_rate"] == ("≥ 0/s", "30 s average ≥ 0/s")
+
+
 def test_before_the_first_figures_all_is_unknown() -> None:
     made = screen(Hub())
     assert set(figures(made).values()) == {"–"}

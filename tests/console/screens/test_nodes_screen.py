@@ -15,6 +15,7 @@ from admin_console.cluster.options import Addresses
 from admin_console.cluster.registrations import Registration
 from admin_console.cluster.totals import NodeSums
 from admin_console.gateway.cluster_view import ClusterView
+from admin_console.screens import node as node_screen
 from admin_console.screens import nodes
 from admin_console.screens.list_links import ListQuery
 from admin_console.vocabulary import units
@@ -90,6 +91,20 @@ def test_a_silent_node_keeps_its_counts_muted_and_what_it_would_measure_is_unkno
     assert parts["texts"]["partial"].startswith("≥: 1 of 2 nodes not answering, c:4151 for 2h 00m: http://c:4151/stats")
 
 
+def test_a_node_that_is_not_called_is_no_part_of_the_sums_and_no_silent_one() -> None:
+    refused = node("z", answers=Answers(), info=None, stats=None, sums=None, rates=Rates())
+    refused = replace(refused, member=replace(refused.member, refusal="the rules do not allow 10.0.0.9"))
+    parts = parts_of(node("a"), node("b"), refused)
+    stats = {stat.name: stat for stat in parts["stats"]}
+    assert (stats["answering"].value.text, stats["answering"].note.text) == ("2", "of 2 · 1 not called")
+    assert "≥" not in "".join(stat.value.text for stat in parts["stats"])
+    assert not parts["flags"]["partial"]
+    beside_silent = parts_of(node("a"), node("c", answers=SILENT), refused)
+    note = beside_silent["stats"][0].note
+    assert note.text == "of 2 · 1 silent · 1 not called"
+    assert beside_silent["texts"]["partial"].startswith("≥: 1 of 2 nodes not answering, c:4151")
+
+
 def test_without_a_silent_node_no_sum_is_marked_and_a_long_name_leaves_its_card() -> None:
     parts = parts_of(node("a"), node("b"))
     assert "≥" not in "".join(stat.value.text for stat in parts["stats"])
@@ -111,6 +126,31 @@ def test_a_node_that_an_nsqlookupd_lacks_is_amber_but_not_while_that_one_is_sile
     parts = parts_of(missing, lookupds=lookupds)
     assert rows_of(parts)["a:4151"]["lookups"].tone == ""
     assert rows_of(parts, "lookupds")["lookup-b:4161"]["why"].text.startswith("http://c:4151/stats can't")
+
+
+def test_a_node_s_page_calls_it_not_registered_only_where_an_answer_lacks_it() -> None:
+    some = node("a")
+    found = replace(some, member=replace(some.member, registrations={LOOKUPS[0]: some.member.registration}))
+
+    def chips(one: Node, of_b: Answers = ANSWERS) -> list[list[str]]:
+        lookupds = (Lookupd(LOOKUPS[0], ANSWERS, 1), Lookupd(LOOKUPS[1], of_b, 1))
+        parts = node_screen.parts(ClusterView(state_of(one, lookupds=lookupds)), "a:4151")
+        return [[chip.text for chip in row["state"].chips] for row in rows_of(parts, "registrations").values()]
+
+    assert chips(found) == [[], ["not registered"]]
+    assert chips(found, of_b=Answers()) == [[], []], "it never answered"
+    assert chips(found, of_b=SILENT) == [[], []]
+    configured = replace(some, member=replace(some.member, is_configured=True, registrations={}))
+    assert chips(configured) == [[], []], "a node of --nsqd-http-address alone registers nowhere"
+
+
+def test_the_page_of_a_node_that_never_answered_does_not_say_that_it_has_no_topic() -> None:
+    unread = node("a", answers=Answers(), info=None, stats=None, sums=None, rates=Rates())
+    tables = node_screen.parts(ClusterView(state_of(unread)), "a:4151")["tables"]
+    assert "Its topics are unknown: it has not answered yet." in tables["node_topics"].html
+    assert "Its channels are unknown: it has not answered yet." in tables["node_channels"].html
+    empty = node_screen.parts(ClusterView(state_of(node("a"))), "a:4151")["tables"]
+    assert "The node has no topic." in empty["node_topics"].html
 
 
 @pytest.mark.parametrize(
