@@ -332,6 +332,13 @@ def readers_of(topic: str, channel: str) -> list[Reader]:
     ]
 
 
+def is_at_this_server(topic: str, channel: str) -> bool:
+    """By the newest figures of the cluster."""
+    live = get_hub().live
+    places = live.cluster.places(topic, channel) if live is not None and live.cluster is not None else ()
+    return any(place.is_embedded for place in places)
+
+
 def with_nodes(url: str, names: Sequence[str]) -> str:
     """A link to a question about these nodes alone."""
     return f"{url}?{urlencode({NODE: names}, doseq=True)}" if names else url

@@ -52,6 +52,13 @@ def ids_in(html: str) -> list[str]:
     return list(dict.fromkeys(re.findall(r"~messages/([0-9a-f]{16})/", html)))
 
 
+def shown_nodes(html: str) -> dict[str, bool]:
+    """The links to nodes, and whether each is the current one."""
+    nav = html.partition('class="node-links')[2].partition("</nav>")[0]
+    links = re.findall(r"<a href=[^>]*?( aria-current[^>]*)?>([^<]*)<", nav)
+    return {" ".join(text.split()): bool(current) for current, text in links}
+
+
 def listed(browser: Client, name: str, state: str = "waiting") -> str:
     return browser.get(LIST, {"node": name, "state": state}).content.decode()
 
@@ -103,6 +110,43 @@ def test_a_viewer_sees_no_bodies_of_another_node(tmp_path: Path) -> None:
         assert len(ids_in(html)) == 3
         assert "body 0" not in html
         assert "k0" not in words(html)
+
+
+def test_a_list_names_its_node_and_leads_to_those_of_the_others(tmp_path: Path) -> None:
+    orders = topic("orders", channel("billing", depth=3))
+    penstock, plain = FakeNsqd.of(orders, version="1.3.0+penstock.0.2.0"), FakeNsqd.of(orders)
+    with penstock as node, plain as nsqd, cluster_console(tmp_path, node, nsqd) as console:
+        node.answers["/channel/messages"] = {"state": "waiting", "counts": {"waiting": 0}, "messages": []}
+        browser = client_of(make_user())
+        calls = console.engine.calls
+        calls.create_topic("orders").result(30)
+        calls.create_channel("orders", "billing").result(30)
+        calls.publish("orders", [b"m"]).result(30)
+        console.see_topic("orders", 2)
+        html = browser.get(LIST).content.decode()
+        assert f"at this server, {console.own} · nothing is consumed" in words(html)
+        assert f"Not listed here: {nsqd.address} is an nsqd and shows no messages." in words(html)
+        assert shown_nodes(html) == {f"{console.own} (this server)": True, node.address: False}
+        (url,) = re.findall(rf'href="([^"]+)"[^>]*>{node.address}<', html)
+        html = browser.get(unescape(url)).content.decode()
+        assert f"at {node.address} · nothing is consumed" in words(html)
+        assert shown_nodes(html) == {f"{console.own} (this server)": False, node.address: True}
+        # A message is looked for at the same node.
+        find = html[html.index('class="form-row-inline find"') :].partition("</form>")[0]
+        assert f'name="node" value="{node.address}"' in find
+        (url,) = re.findall(rf'href="([^"]+)"[^>]*>{console.own}\b', html)
+        one = browser.get(f"{LIST}{ids_in(browser.get(unescape(url)).content.decode())[0]}/").content.decode()
+        assert f"at this server, {console.own} · nothing is" in words(one)
+
+
+def test_a_channel_of_this_server_alone_has_no_links_to_nodes(tmp_path: Path) -> None:
+    with FakeNsqd.of(topic("clicks")) as other, cluster_console(tmp_path, other) as console:
+        console.engine.calls.create_topic("orders").result(30)
+        console.engine.calls.create_channel("orders", "billing").result(30)
+        console.see_topic("clicks", 1)
+        html = client_of(make_user()).get(LIST).content.decode()
+        assert shown_nodes(html) == {}
+        assert "this server" not in words(html[html.index("<h1>") :].partition("</div>")[0])
 
 
 def test_those_of_a_go_nsqd_are_said_to_be_unreadable(tmp_path: Path) -> None:
