@@ -288,5 +288,7 @@ def _empty(clients: ClientList, query: ListQuery) -> Empty:
     if query.wanted or query.show:
         return Empty("No connection is in this list", "", href=url_of("clients"), link="Show all")
     if clients.lacking:
-        return Empty("No connection is listed yet", "The nodes are being read.")
+        is_any_silent = any(clients.lacking.values())
+        words = lacking_words(clients).removeprefix("≥: ") if is_any_silent else "The nodes are being read"
+        return Empty("No connection is listed yet", f"{words}.")
     return Empty("Nothing is connected", "A consumer connects to the TCP address of a node, and so does a producer.")

@@ -258,7 +258,10 @@ def _nothing(live: LiveState | None, query: ListQuery, http_address: str) -> Emp
     if query.wanted:
         title = f"No channel of this filter matches “{query.query.strip()}”"
         return Empty(title, "", href=query.href(show=channel_list.ALL), link="Look among all channels")
-    return _NONE.get(query.show) or _NONE[channel_list.BUSY]
+    found, silent = _NONE.get(query.show) or _NONE[channel_list.BUSY], live.silent_of("")
+    if not silent:
+        return found
+    return replace(found, text=f"{found.text} The figures are without {partial.listed(silent)}.".strip())
 
 
 # The empty state of a filter that no channel passes.

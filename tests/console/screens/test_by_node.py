@@ -194,6 +194,17 @@ def test_a_topic_whose_node_never_answered_is_not_said_to_have_no_channel() -> N
     assert screen_of("overview", here).flags["unchannelled"]
 
 
+def test_a_list_that_no_channel_passes_names_the_nodes_that_it_lacks() -> None:
+    for at_b, text in [
+        (nsqd("nsq-b", orders(), silent_since=START_S - 40), "The figures are without nsq-b:4151."),
+        (nsqd("nsq-b", orders()), ""),
+    ]:
+        live = HubOfCluster().see(own(), at_b)
+        screen = build_screen(Request("overview", Role.ADMIN, show="paused"), live)
+        empty = screen.tables["urgent"].empty
+        assert (empty.title, empty.text) == ("No channel is paused", text)
+
+
 def test_while_no_node_is_read_yet_no_page_says_that_nothing_is_there() -> None:
     live = HubOfCluster().see(nowhere(), cluster_states.unread("nsq-b:4151"))
     for page, table in (("overview", "urgent"), ("topics", "topics")):

@@ -122,6 +122,9 @@ def test_nodes_that_are_being_read_do_not_count_as_silent_ones() -> None:
     view = listed(*PEERS, lacking={"b:4151": two_hours_ago_ms, **dict.fromkeys("cdef", 0)})
     words = parts_of(view)["texts"]["partial"]
     assert words == "≥: 1 of 2 nodes not answering, b:4151 for 2h 00m; 4 more being read"
+    empty = parts_of(listed(lacking={"b:4151": two_hours_ago_ms}))["tables"]["connections"].empty
+    assert empty.text == "1 of 2 nodes not answering, b:4151 for 2h 00m."
+    assert parts_of(listed(lacking={"b:4151": 0}))["tables"]["connections"].empty.text == "The nodes are being read."
     state = cluster_states.state([cluster_states.node("a:4151", read_at_ms=units.now_ms())])
     own = node.parts(ClusterView(state, clients=ClientList((), 0, 2, {"a:4151": 0, "b:4151": 1})), "a:4151")
     assert own["texts"]["clients"] == "being read", "a node's page says nothing of others"
