@@ -30,7 +30,9 @@ _NAMED_MAX = 3
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One finding. title: the difference, a sentence; text: its consequence. topic, channel, node: its subject, and the
-    place to look or to act; "" for none. weight: orders those of one kind. since_ms: when it was found, Unix."""
+    place to look or to act; "" for none. is_place_alone: node is no part of the subject: as the figures change, another
+    one may be the place of the same finding. lookupd: of which nsqlookupd it is. weight: orders those of one kind.
+    since_ms: when it was found, Unix."""
 
     kind: str
     title: str
@@ -40,11 +42,14 @@ class Difference:
     node: str = ""
     weight: float = 0
     since_ms: int = 0
+    lookupd: str = ""
+    is_place_alone: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
         """Of the finding while its figures change."""
-        return (self.kind, self.topic, self.channel, self.node)
+        node = "" if self.is_place_alone else self.node
+        return (self.kind, self.topic, self.channel, node, self.lookupd)
 
     @property
     def order(self) -> tuple[int, float, str]:
@@ -155,6 +160,8 @@ def lookupds_that_disagree(state: ClusterState, own_name: str) -> list[Differenc
                     f"not find {'it' if len(missing) == 1 else 'them'}.",
                     node=missing[0],
                     weight=len(missing),
+                    lookupd=str(lookupd),
+                    is_place_alone=True,
                 )
             )
         for name, member in members:
@@ -169,6 +176,7 @@ def lookupds_that_disagree(state: ClusterState, own_name: str) -> list[Differenc
                         topic=lacking[0],
                         node=name,
                         weight=len(lacking) / 1_000,
+                        lookupd=str(lookupd),
                     )
                 )
     return found

@@ -6,6 +6,7 @@ from typing import Any
 from zlib import crc32
 
 from admin_console.cluster.node_stats import Figures
+from admin_console.cluster.nodes import Node
 from queue_engine.delivery.stats import ClientStats
 from queue_engine.vocabulary.figures import CLIENT, in_stats
 
@@ -26,9 +27,20 @@ def client_stats(node: str, figures: Figures) -> ClientStats:
         attribute: default if figures[name] is None else figures[name]
         for name, (attribute, default) in _ATTRIBUTES.items()
     }
-    key = -1 - crc32(f"{node} {figures['remote_address']} {figures['client_id']}".encode(errors="replace"))
     counts = figures.get("pub_counts") or {}
-    return ClientStats(client_key=key, pub_counts=tuple(sorted(counts.items())), **values)
+    return ClientStats(client_key=_key(node, figures), pub_counts=tuple(sorted(counts.items())), **values)
+
+
+def _key(node: str, figures: Figures) -> int:
+    return -1 - crc32(f"{node} {figures['remote_address']} {figures['client_id']}".encode(errors="replace"))
+
+
+def nodes_of_producers(nodes: Iterable[Node], topic: str) -> dict[int, str]:
+    """By the key of a connection that publishes to the topic, the name of its node."""
+    listed = ((node.name, node.stats.topics.get(topic)) for node in nodes if node.stats is not None)
+    return {
+        _key(name, figures): name for name, found in listed if found is not None for figures in found.producers or ()
+    }
 
 
 class Producers:

@@ -94,6 +94,7 @@ def _missing(topic: str, channel: str, there: Sequence[_Topic], parts: Sequence[
         channel,
         without[0].node,
         weight=sum([one.messages for one in without]),
+        is_place_alone=True,
     )
 
 
@@ -128,5 +129,6 @@ def _consumers(
             channel,
             first,
             weight=waiting,
+            is_place_alone=True,
         )
     ]

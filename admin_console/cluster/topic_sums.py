@@ -4,13 +4,14 @@
     ages                         the greatest; None where a node's is unknown, or a node does not answer
     flags, sentences             any; a sentence that another node than this server reports begins with its name
     disk_bytes, ready_count      summed; None where a node's is unknown
+    pause                        the first; its depth over all, a node without a pause counts with its depth of now
 
 Figures that no other node reports (failures, the message delivered most often, when deferred messages are due) are this
 server's own, and so is the kind of storage where it has the topic.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import add, attrgetter, sub
 from typing import Any
 
@@ -28,6 +29,7 @@ from admin_console.cluster.node_windows import merged_window
 from queue_engine.delivery.latency_window import NO_CHANNELS, NO_LATENCIES
 from queue_engine.delivery.stats import ChannelStats, TopicStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
+from queue_engine.vocabulary.flow.pause import Pause
 
 _CHANNEL_WIDTH = CHANNEL_MARKS_AT + len(MARKS)
 _TOPIC_WIDTH = TOPIC_MARKS_AT + TOPIC_MARKS_COUNT
@@ -127,7 +129,7 @@ class TopicSums:
             number=base.number if base is not None else 0,
             fenced=sentences.text("fenced") if sentences else "",
             unreadable=sentences.text("unreadable") if sentences else "",
-            pause=sentences.first("pause") if sentences else None,
+            pause=sentences.pause() if sentences else None,
             resume_refused=sentences.text("resume_refused") if sentences else "",
             **counts,
         )
@@ -160,7 +162,8 @@ class TopicSums:
             sentences = _Words(parts, lambda part: part.channels[name])
             for one in ("held_back", "fenced", "unreadable", "resume_refused"):
                 values[one] = sentences.text(one)
-            for one in ("pause", "redrive", "ramp"):
+            values["pause"] = sentences.pause()
+            for one in ("redrive", "ramp"):
                 values[one] = sentences.first(one)
         if quarantines:
             values["quarantine"] = _quarantine([part.channels[name].quarantine for part in parts])
@@ -204,6 +207,14 @@ class _Words:
     def first(self, name: str) -> Any:
         found = (getattr(stats, name) for _, stats in self._listed)
         return next((one for one in found if one is not None), None)
+
+    def pause(self) -> Pause | None:
+        """The first, with a depth to compare with that of all nodes: only paused nodes add growth."""
+        found: Pause | None = self.first("pause")
+        if found is None:
+            return None
+        depths = [stats.depth if stats.pause is None else stats.pause.depth for _, stats in self._listed]
+        return replace(found, depth=sum(depths))
 
 
 def _oldest_ns(parts: Iterable[TopicPlace], channel: str) -> int | None:

@@ -135,7 +135,7 @@ def parts(
             else _shown(in_flight, own.in_flight_count) + ("" if own is stats else _OWN_ALONE),
             "clients_count": f"{clients} · each row counts since it connected" if stats.client_count else clients,
             **quarantine.texts(stats, live.snapshot.taken_at_ns),
-            **latency.texts(stats.window, live.snapshot),
+            **latency.texts(stats.window, live.snapshot, silent),
         },
     }
 
@@ -286,10 +286,7 @@ def _client_table(
                         tone=tones.get((TIMING_OUT, client.client_key), "" if timeouts else "muted"),
                     ),
                     Cell(units.number(client.message_count), units.exact(client.message_count)),
-                    Cell(
-                        units.duration(now_s - client.connect_ts),
-                        f"{units.moment(client.connect_ts * 1000)} UTC",
-                    ),
+                    connections.connected_cell(client, now_s),
                     requeue,
                 ),
             )

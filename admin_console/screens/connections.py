@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from admin_console.screens.cells import Cell
 from admin_console.vocabulary import units
 
 
@@ -30,3 +31,10 @@ def _layers(client: Any) -> list[str]:
     if client.authed:
         parts.append(f"as {client.auth_identity}" if client.auth_identity else "with AUTH")
     return parts
+
+
+def connected_cell(client: Any, now_s: float) -> Cell:
+    """For how long it is connected; now_s: Unix. A node may report no time of it."""
+    if not client.connect_ts:
+        return Cell(units.UNKNOWN, tone="muted")
+    return Cell(units.duration(now_s - client.connect_ts), f"{units.moment(client.connect_ts * 1000)} UTC")

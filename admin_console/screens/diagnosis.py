@@ -14,7 +14,7 @@ from admin_console.screens.cells import ActionCell, BaseCell, LinkCell
 from admin_console.screens.links import act_cell, consumer_url, message_cell, url_of
 from admin_console.screens.partial import listed
 from admin_console.screens.parts import Banner
-from admin_console.screens.pauses import paused_on, still_delivering
+from admin_console.screens.pauses import paused_on, still_delivering, topic_paused
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -36,12 +36,15 @@ _LABELS = {
 def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner | None:
     """The gravest state of a channel, since when it lasts, and its other states; None for a channel without any.
 
-    A fault that the engine reports heads a channel without a graver finding of its own.
+    A fault that the engine reports heads a channel of it without a graver finding of its own.
     """
-    broker = refusing.find_broker(live.snapshot)
+    names = diagnosis.vitals.topic.topic_name, diagnosis.vitals.stats.channel_name
+    broker = refusing.find_broker(live.snapshot) if _is_here(live, *names) else None
     if broker is not None and diagnosis.level < DANGER:
         also = [words.lower(state.finding.title.rstrip(".")) for state in diagnosis.states[:1]]
-        return Banner(TONES[broker.level], broker.title, broker.text, note=_note("", also), cause="engine")
+        return Banner(
+            TONES[broker.level], _of_here(live, broker.title), broker.text, note=_note("", also), cause="engine"
+        )
     if not diagnosis.states:
         return None
     gravest, *others = diagnosis.states
@@ -50,7 +53,7 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
     now = [other.finding for other in others if other.seen_s >= diagnosis.looked_s]
     also = [other.also for other in now if other.also and not _is_in_banner(other, diagnosis)]
     if broker is not None:
-        also.append(broker.also)
+        also.append(words.lower(_of_here(live, broker.also)))
     title = finding.title
     if finding.kind is PAUSED:
         title = _paused_on(live, diagnosis, title)
@@ -58,15 +61,25 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
         TONES[finding.level],
         title,
         finding.text,
-        note=" ".join(filter(None, (_note(_when(gravest, diagnosis), also), _without(live, diagnosis)))),
+        note=" ".join(filter(None, (_note(_when(gravest, diagnosis), also), _without(live, *names)))),
         acts=_acts(finding, diagnosis, role),
         cause=f"{finding.kind.name} {finding.client_name}{finding.message_id}",
     )
 
 
-def _without(live: LiveState, diagnosis: Diagnosis) -> str:
+def _is_here(live: LiveState, topic: str, channel: str) -> bool:
+    """Whether this server has the channel, so that its faults concern it."""
+    return live.cluster is None or any(place.is_embedded for place in live.cluster.places(topic, channel))
+
+
+def _of_here(live: LiveState, text: str) -> str:
+    """In a cluster, words about this server's engine and disk name it: its figures stand beside those of all nodes."""
+    return text if live.cluster is None else f"This server: {words.lower(text)}"
+
+
+def _without(live: LiveState, topic: str, channel: str = "") -> str:
     """Whose part the figures lack."""
-    silent = live.silent_of(diagnosis.vitals.topic.topic_name, diagnosis.vitals.stats.channel_name)
+    silent = live.silent_of(topic, channel)
     return f"The figures are without {listed(silent)}." if silent else ""
 
 
@@ -143,19 +156,20 @@ def overview_banner(live: LiveState, urgent: Sequence[Diagnosis], grave: int, ro
     """
     broker = refusing.find_broker(live.snapshot)
     if broker is not None:
-        return Banner(TONES[broker.level], broker.title, broker.text, cause="engine")
+        return Banner(TONES[broker.level], _of_here(live, broker.title), broker.text, cause="engine")
     engine = next(iter(live.engine_states), None)
     if engine is not None and not _is_graver(urgent, engine):
         found = engine.finding
         note = f"Seen since {units.moment(int(engine.begun_s * 1000))} UTC."
-        return Banner(TONES[found.level], found.title, found.text, note=note, cause=found.kind.name)
+        title = _of_here(live, found.title)
+        return Banner(TONES[found.level], title, found.text, note=note, cause=found.kind.name)
     if not urgent or urgent[0].level < WARNING:
         return None
     worst = urgent[0].vitals
     cause = channel_banner(live, urgent[0], role)
     if cause is None:
         return None
-    also = f" Also: {engine.finding.also}." if engine else ""
+    also = f" Also: {words.lower(_of_here(live, engine.finding.also))}." if engine else ""
     # Not "below": the list there may have another filter, and has pages.
     more = (
         f" {units.plural(grave - 1, 'more channel')} {'needs' if grave == 2 else 'need'} attention."
@@ -194,6 +208,7 @@ def topic_banner(live: LiveState, name: str, role: Role) -> Banner | None:
             "Fenced: something failed in this topic, and it stopped.",
             f"{words.sentence(topic.fenced)} Publishes to it are refused, and {depth}; its channels deliver what "
             "they have. The server's log has the details. Press Try again when the cause is gone.",
+            note=_without(live, name),
             acts=acts("retry_topic"),
         )
     if topic.unreadable:
@@ -209,13 +224,14 @@ def topic_banner(live: LiveState, name: str, role: Role) -> Banner | None:
         sentences = (late, pause_words.details(topic.pause, now_ms), pause_words.grown(topic.pause, topic.depth))
         return Banner(
             "warning" if late else "held",
-            f"Paused{pause_words.since(topic.pause, now_ms)}: no message goes on to the channels.",
+            topic_paused(live, topic),
             " ".join(
                 (
                     *filter(None, sentences),
                     f"{words.sentence(depth)} It is accepting messages; resume it to let them through.",
                 )
             ),
+            note=_without(live, name),
             acts=acts("unpause_topic"),
         )
     if not topic.channels and topic.depth:
@@ -223,6 +239,7 @@ def topic_banner(live: LiveState, name: str, role: Role) -> Banner | None:
             "warning",
             "The topic has no channel: no consumer receives its messages.",
             f"{words.sentence(depth)} The first channel that is created gets them all.",
+            note=_without(live, name),
             acts=acts("create_channel"),
         )
     return None

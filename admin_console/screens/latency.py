@@ -1,7 +1,9 @@
 """How long the messages of a channel or a topic took from publish to FIN lately, in a line on its page."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from admin_console.screens import partial
 from admin_console.screens.cells import Cell
 from admin_console.vocabulary import units
 
@@ -12,8 +14,9 @@ if TYPE_CHECKING:
 _QUANTILES = (0.5, 0.95, 0.99)
 
 
-def texts(window: "LatencyWindow", snapshot: "EngineSnapshot") -> dict[str, str]:
-    """The panel's texts. window: a channel's, or a topic's, which is of all messages of its channels together."""
+def texts(window: "LatencyWindow", snapshot: "EngineSnapshot", silent: Sequence[str] = ()) -> dict[str, str]:
+    """The panel's texts. window: a channel's, or a topic's, which is of all messages of its channels together.
+    silent: nodes whose messages are not in it: a percentile may be less or more with them."""
     window_ms = snapshot.latency_window_ms
     # A console without an engine has no window of its own.
     lately = f"in the last {_span(window_ms)}" if window_ms else "lately"
@@ -22,9 +25,11 @@ def texts(window: "LatencyWindow", snapshot: "EngineSnapshot") -> dict[str, str]
         return {"latency": "unknown: no message was finished", "latency_of": lately}
     quantiles = snapshot.percentiles[::-1] or _QUANTILES
     shown = zip(quantiles, window.percentiles_ns(quantiles), strict=True)
+    count = partial.least(units.plural(total, "message"), is_partial=bool(silent))
+    without = f", without {partial.listed(silent)}" if silent else ""
     return {
         "latency": " · ".join(f"{_share(quantile)} within {_duration(ns / 1e9)}" for quantile, ns in shown),
-        "latency_of": f"of {units.plural(total, 'message')} finished {lately}{_worst(window)}",
+        "latency_of": f"of {count} finished {lately}{_worst(window)}{without}",
     }
 
 

@@ -21,6 +21,7 @@ _PROMISES = {
 UNSYNCED_LATE_MS = 5_000
 DAY_MS = 86_400_000
 LEASES_SHOWN = 3
+LOG_OF = "shared by all topics of storage kind log"
 
 
 def log_table(live: LiveState | None) -> Table:

@@ -131,7 +131,7 @@ def _banner(line: NodeLine, node: Node | None) -> Banner | None:
     if line.is_silent and line.error:
         since = units.moment(line.answered_at_ms) if line.answered_at_ms else ""
         last = f"The figures below are its last ones, of {since} UTC." if since else "It has not answered yet."
-        title = f"{line.name} does not answer for {ago(line.failing_since_ms)}"
+        title = f"{line.name} has not answered for {ago(line.failing_since_ms)}"
         return Banner("danger", title, f"{line.error} {last}", cause="silent")
     health = next((chip.title for chip in line.chips if chip.text == "not healthy"), "")
     return Banner("danger", f"{line.name} reports that it is not healthy", health, cause="health") if health else None

@@ -20,7 +20,7 @@ from admin_console.screens.channel_rows import age_s, diagnosis_of, grave_count,
 from admin_console.screens.diagnosis import overview_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of, url_of
 from admin_console.screens.list_links import ListQuery, PageOf, count_texts, list_bar, with_sorts
-from admin_console.screens.log_panel import is_anything_aside, log_table
+from admin_console.screens.log_panel import LOG_OF, is_anything_aside, log_table
 from admin_console.screens.node_table import node_count, with_node_count
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.rates import (
@@ -97,6 +97,7 @@ def parts(live: LiveState | None, role: Role, query: ListQuery, http_address: st
             **page.texts,
             **count_texts(filters, counts),
             **(_quiet_texts(live, query, counts[channel_list.QUIET]) if live else {}),
+            "log_of": LOG_OF if live is None or live.cluster is None else f"of this server, {LOG_OF}",
             "unchannelled": f"{units.plural(unchannelled, 'topic')} without a channel",
         },
     }

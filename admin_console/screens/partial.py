@@ -1,7 +1,7 @@
 """Figures that silent nodes touch, and the page's words about those nodes.
 
 A sum of the nodes that answer is the least that it can be: "≥" stands before it. A figure that would mislead without
-the others, a growth or the oldest message, is unknown. A figure whose nodes all answer has no mark.
+the others, a growth, a percentile or the oldest message, is unknown. A figure whose nodes all answer has no mark.
 """
 
 import re
@@ -25,9 +25,9 @@ NOTE_LENGTH_MAX = 32  # of a card's small words: one line
 _REASON_LENGTH_MAX = 60
 FRESH_S = 3  # readings of nodes that are read every second have no age worth a word
 # Columns and stats that would mislead without a node's part.
-_MISLEADING = frozenset(("growth", "oldest"))
+_MISLEADING = frozenset(("growth", "oldest", "latency"))
 _COUNTED = re.compile(
-    r"[0-9][0-9,.]*(?: [MGT])?(?=/s|/min|"
+    r"<?[0-9][0-9,.]*(?: [MGT])?(?=/s|/min|"
     r" (?:RDY|deferred|consumers?|messages?|finished|dropped|requeued|since|more|in memory|on disk)\b)"
     r"|(?<=RDY )[0-9][0-9,.]*"
 )

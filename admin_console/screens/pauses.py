@@ -25,7 +25,7 @@ def paused_chip(live: LiveState, topic: "TopicStats") -> Chip:
     late = _overdue(live, topic)
     now = now_ms(live)
     sentences = (
-        f"Paused{pause_words.since(topic.pause, now)}: no message goes on to the channels.",
+        topic_paused(live, topic),
         late,
         pause_words.details(topic.pause, now),
     )
@@ -34,6 +34,15 @@ def paused_chip(live: LiveState, topic: "TopicStats") -> Chip:
         "warning" if late else "held",
         " ".join(filter(None, sentences)),
     )
+
+
+def topic_paused(live: LiveState, topic: "TopicStats") -> str:
+    """`Paused by anna for 42m: no message goes on to the channels.`, or at which nodes of several."""
+    paused = f"Paused{pause_words.since(topic.pause, now_ms(live))}"
+    where = paused_on(live, topic.topic_name)
+    if not where:
+        return f"{paused}: no message goes on to the channels."
+    return f"{paused.replace('Paused', f'Paused{where} nodes', 1)}. {still_delivering(live, topic.topic_name)}".rstrip()
 
 
 def paused_on(live: LiveState, topic: str, channel: str = "") -> str:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from admin_console.cluster.node_clients import nodes_of_producers
 from admin_console.gateway.gateway import CHANNEL_HELP
 from admin_console.hub.hub import LiveState
 from admin_console.rings import figures
@@ -55,6 +56,7 @@ _PRODUCER_COLUMNS = (
     Column("published", "Published here"),
     Column("connected", "Connected"),
 )
+_PRODUCER_NODE = Column("node", "Node", "text")  # in a cluster, behind the name
 
 
 def parts(
@@ -117,7 +119,7 @@ def parts(
             "archive_lost": lost is not None and not lost.is_partial,
             "archive_incomplete": lost is not None and lost.is_partial,
         },
-        "texts": {**panel_texts(live, topic), **latency.texts(topic.window, live.snapshot)},
+        "texts": {**panel_texts(live, topic), **latency.texts(topic.window, live.snapshot, silent)},
     }
 
 
@@ -256,6 +258,16 @@ def _channel_table(live: LiveState | None, topic: "TopicStats | None", role: Rol
 
 def _producer_table(live: LiveState | None, topic: "TopicStats | None") -> Table:
     rows = []
+    columns: tuple[Column, ...] = _PRODUCER_COLUMNS
+    nodes: dict[int, str] = {}
+    own = units.UNKNOWN
+    cluster = live.cluster if live is not None else None
+    if cluster is not None:
+        columns = (columns[0], _PRODUCER_NODE, *columns[1:])
+        if topic is not None:
+            nodes = nodes_of_producers(cluster.state.answering, topic.topic_name)
+            parts = cluster.by_topic.get(topic.topic_name, ())
+            own = next((part.node for part in parts if part.is_embedded), own)
     if live is not None and topic is not None:
         now_s = live.snapshot.taken_at_ns / 1e9
         for client in live.snapshot.producers:
@@ -267,14 +279,15 @@ def _producer_table(live: LiveState | None, topic: "TopicStats | None") -> Table
                     str(client.client_key),
                     (
                         Cell(client.client_id or client.hostname or client.remote_address, client.remote_address),
+                        *((Cell(nodes.get(client.client_key, own)),) if cluster is not None else ()),
                         Cell(
                             " · ".join(filter(None, (client.user_agent or units.UNKNOWN, connections.layers(client)))),
                             connections.title(client),
                         ),
                         Cell(units.number(published), units.exact(published)),
-                        Cell(units.duration(now_s - client.connect_ts)),
+                        connections.connected_cell(client, now_s),
                     ),
                 )
             )
     empty = Empty("", "No producer is connected over TCP now. Producers over HTTP have no lasting connection.")
-    return Table.build("producers", "Connected producers", _PRODUCER_COLUMNS, rows[:PRODUCERS_MAX], empty)
+    return Table.build("producers", "Connected producers", columns, rows[:PRODUCERS_MAX], empty)

@@ -167,6 +167,11 @@ class TombstoneProducer(LookupAct):
         return replace(deleted, message=f"{hidden.message} On {self.node}: {deleted.message}")
 
 
+def may_go_on(silent: list[str]) -> str:
+    """A sentence about nsqlookupds that do not answer."""
+    return f"{and_list(silent)} {'does' if len(silent) == 1 else 'do'} not answer, and may go on to list it."
+
+
 class Unregister(LookupAct):
     """Removes a topic or channel that no producer has from the nsqlookupds that list it."""
 
@@ -203,11 +208,12 @@ class Unregister(LookupAct):
             else "A producer or consumer of that name makes it again."
         )
         if lost:
-            sentences.append(
-                f"{and_list(lost)} registered it and sends no PING now: it registers again once it reconnects."
-            )
+            words = "sends no PING now: it registers again once it reconnects"
+            if len(lost) > 1:
+                words = "send no PING now: they register again once they reconnect"
+            sentences.append(f"{and_list(lost)} registered it and {words}.")
         if silent:
-            sentences.append(f"{and_list(silent)} does not answer, and may go on to list it.")
+            sentences.append(may_go_on(silent))
         return self.pose(f"Unregister {self.name}", sentences, is_dangerous=True)
 
     def details(self) -> dict[str, Any]:

@@ -133,6 +133,19 @@ def test_consumers_that_miss_a_node_are_named_with_what_waits_there() -> None:
         )
     ]
     assert (found[0].node, found[0].weight) == ("c", 640)
+    deepest = [
+        differences_of_topic(
+            "invoices",
+            places(
+                a=[channel("invoices", "pdf", client_count=4)],
+                b=[channel("invoices", "pdf", depth=depth)],
+                c=[channel("invoices", "pdf", depth=640)],
+            ),
+        )[0]
+        for depth in (639, 641)
+    ]
+    assert [one.node for one in deepest] == ["c", "b"]
+    assert deepest[0].key == deepest[1].key, "its time goes on when another node has the most messages"
     without_any = differences_of_topic(
         "invoices", places(a=[channel("invoices", "pdf")], b=[channel("invoices", "pdf")])
     )
@@ -196,6 +209,11 @@ def test_nsqlookupds_that_lack_a_node_or_a_topic_are_named() -> None:
         ),
         "lookup-b:4161 lacks topic orders of a:4151. Another nsqlookupd lists orders there.",
     ]
+    third = HttpAddress("lookup-z", 4161)
+    of_two = lookupds_that_disagree(state(c, lookupds=(A, B, third)), "")
+    assert len({one.key for one in of_two}) == len(of_two) == 2, "a row of the page each"
+    more = lookupds_that_disagree(state(node("b", clicks, at=(A,)), c, lookupds=(A, B)), "")
+    assert [one.key for one in more] == [of_two[0].key], "one that lacks a second node lacks the first as long"
     silent = ClusterState(lookupds=(Lookupd(A, Answers(NOW_MS)), Lookupd(B, Answers(NOW_MS, 0, "x"))), nodes=(a, c))
     assert lookupds_that_disagree(silent, "") == []
 

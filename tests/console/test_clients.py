@@ -156,7 +156,7 @@ def test_the_page_of_a_node_has_what_it_is_and_what_it_reports(engine: EngineRun
     assert "orders / billing 7 " in text
     assert "billing-1" not in text
     other.answers["/stats"] = (500, {}, b"no")
-    wait_for("its silence", lambda: f"{other.address} does not answer for" in text_of(browser, path))
+    wait_for("its silence", lambda: f"{other.address} has not answered for" in text_of(browser, path))
     assert "The figures below are its last ones, of " in text_of(browser, path)
 
 

@@ -15,7 +15,7 @@ from admin_console.cluster import lookupds
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.cluster import get_cluster
 from admin_console.cluster.lookupd_answers import LookupdProducer, LookupdReport, LookupdTopic, topics_listed
-from admin_console.views.lookup_acts import result_of
+from admin_console.views.lookup_acts import may_go_on, result_of
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from tests.support.fake_node import FakeNode
@@ -207,6 +207,11 @@ def test_an_nsqlookupd_that_does_not_take_an_act_is_named(tmp_path: Path) -> Non
         )
         failed = result_of("Created orders", "Did not create orders.", outcomes[1:2])
         assert (failed.verdict, failed.message.partition(". ")[0]) == ("failed", "Did not create orders")
+
+
+def test_several_nsqlookupds_that_do_not_answer_are_a_plural() -> None:
+    assert may_go_on(["a:1"]) == "a:1 does not answer, and may go on to list it."
+    assert may_go_on(["a:1", "b:1"]) == "a:1 and b:1 do not answer, and may go on to list it."
 
 
 def test_a_name_without_a_producer_is_unregistered_after_a_question_and_audited(

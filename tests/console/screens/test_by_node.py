@@ -2,6 +2,7 @@
 and channels have each node's figures and lines. Pages of one server have none of that."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -12,10 +13,12 @@ from admin_console.cluster.nodes import Node
 from admin_console.gateway.client_list import ClientList
 from admin_console.gateway.cluster_view import ClusterView
 from admin_console.hub.hub import Hub, LiveState
-from admin_console.screens import graphs
+from admin_console.screens import graphs, partial
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Screen, Table
 from admin_console.vocabulary.roles import Role
+from queue_engine.vocabulary.figures import CLIENT
+from queue_engine.vocabulary.flow.pause import Pause
 from tests.support import cluster_states, fake_nsqd
 from tests.support.pages import snapshots
 from tests.support.pages.clusters import OWN, HubOfCluster, nsqd
@@ -225,6 +228,87 @@ def test_a_pause_at_some_nodes_says_at_how_many() -> None:
     assert not screen.flags["pause_recorded"], "an nsqd does not record who paused: there is no panel"
     everywhere = HubOfCluster().see(own(paused=True), *nodes)
     assert "❚❚ paused<" in screen_of("channel", everywhere).chips_html
+
+
+def test_a_topic_paused_at_some_nodes_says_which_deliver_and_whose_part_its_depth_lacks() -> None:
+    at_a = fake_nsqd.topic("orders", depth=2, paused=True)
+    live = HubOfCluster().see(own(), nsqd("nsq-a", at_a), silent())
+    screen = screen_of("topic", live)
+    assert screen.banner is not None
+    assert screen.banner.title == f"Paused on 1 of 3 nodes. {OWN} still delivers."
+    assert screen.banner.note == "The figures are without nsq-b:4151."
+    assert f"Paused on 1 of 3 nodes. {OWN} still delivers." in unescape(screen.chips_html)
+
+
+def test_a_pause_counts_as_grown_only_what_came_since_at_paused_nodes() -> None:
+    def at(depth: int) -> dict[str, str]:
+        pause = Pause("anna", since_ms=(START_S - 60) * 1000, depth=10)
+        billing = snapshots.channel("orders", "billing", depth=depth, paused=True, pause=pause)
+        here = snapshots.snapshot(snapshots.topic("orders", billing, depth=depth, paused=True, pause=pause))
+        live = HubOfCluster().see(here, nsqd("nsq-a", orders(3_000)))
+        assert live.topics["orders"].pause == pause, "at the topic itself nothing waits at the other node"
+        return {page: screen_of(page, live).texts["pause_depth"] for page in ("channel", "topic")}
+
+    at_channel = {"channel": "3,010, unchanged since", "topic": "10, unchanged since"}
+    assert at(10) == at_channel
+    assert at(14) == {"channel": "3,010, +4 since", "topic": "10, +4 since"}
+
+
+def test_a_fault_of_this_server_names_it_and_heads_no_page_of_other_nodes_alone() -> None:
+    ill = replace(own(), health="NOK - No space left on device")
+    live = HubOfCluster().see(ill, nsqd("nsq-a", orders(), fake_nsqd.topic("far", fake_nsqd.channel("away", depth=9))))
+    title = "This server: the engine reports a problem."
+    for page in ("overview", "channel"):
+        banner = screen_of(page, live).banner
+        assert banner is not None
+        assert banner.title == title
+    far = build_screen(Request("channel", Role.ADMIN, "far", "away"), live).banner
+    assert far is None or "engine" not in f"{far.title} {far.note}"
+    assert screen_of("overview", live).texts["log_of"].startswith("of this server, ")
+    hub = Hub()
+    hub.write(ill)
+    assert hub.live is not None
+    alone = screen_of("overview", hub.live)
+    assert alone.banner is not None
+    assert alone.banner.title == "The engine reports a problem."
+    assert alone.texts["log_of"].startswith("shared by")
+
+
+def test_percentiles_without_a_silent_node_name_it_and_are_no_least() -> None:
+    latency = {"count": 4, "percentiles": [{"quantile": 0.99, "value": 1_200_000_000}, {"quantile": 0.5, "value": 1}]}
+    live = HubOfCluster().see(own(), nsqd("nsq-a", orders(e2e_processing_latency=latency)), silent())
+    screen = screen_of("channel", live)
+    assert row(screen.tables["by_node"], "*")["latency"] == "–"
+    assert screen.texts["latency_of"].startswith("of ≥ 4 messages finished ")
+    assert screen.texts["latency_of"].endswith(", without nsq-b:4151")
+
+
+def test_a_rate_below_the_least_shown_is_marked_before_its_sign() -> None:
+    assert partial.least_in("<0.01/s in · 5/s finished") == "≥ <0.01/s in · ≥ 5/s finished"
+
+
+def test_producers_of_all_nodes_have_their_node_and_an_unknown_time_is_no_age() -> None:
+    far = nsqd("nsq-a", orders())
+    assert far.stats is not None
+    figures = {
+        **dict.fromkeys(one.name for one in CLIENT),
+        "client_id": "shop",
+        "remote_address": "10.0.0.9:7",
+        "pub_counts": {"orders": 7},
+    }
+    topic = replace(far.stats.topics["orders"], producers=(figures,))
+    far = replace(far, stats=replace(far.stats, topics={"orders": topic}))
+    cluster = HubOfCluster()
+    here = replace(own(), producers=(snapshots.client(1, pub_counts=(("orders", 5),)),))
+    table = screen_of("topic", cluster.see(here, far, watched=("orders",))).tables["producers"]
+    found = {cells["name"]: cells for cells in (row(table, one.key) for one in table.rows)}
+    assert found["worker-1"]["node"] == OWN
+    assert (found["shop"]["node"], found["shop"]["published"], found["shop"]["connected"]) == ("nsq-a:4151", "7", "–")
+    hub = Hub()
+    hub.write(here)
+    assert hub.live is not None
+    alone = screen_of("topic", hub.live).tables["producers"]
+    assert "node" not in row(alone, alone.rows[0].key)
 
 
 def test_a_topic_of_other_nodes_alone_has_its_page() -> None:

@@ -1,5 +1,6 @@
 """A hub that sees clusters: what nodes answered, merged by the real merger, for screens."""
 
+from collections.abc import Collection
 from typing import Any
 
 from admin_console.cluster.merger import Merger
@@ -31,9 +32,9 @@ class HubOfCluster:
         self.hub = Hub()
         self._merger = Merger(lambda: OWN)
 
-    def see(self, own: EngineSnapshot, *nodes: Node) -> LiveState:
-        """own: this server's figures; its second is that of the snapshot."""
+    def see(self, own: EngineSnapshot, *nodes: Node, watched: Collection[str] = ()) -> LiveState:
+        """own: this server's figures; its second is that of the snapshot. watched: topics that pages show."""
         state = cluster_states.state(sorted(nodes, key=lambda node: node.name))
-        self.hub.write(self._merger.tick(own, state, own.taken_at_ns))
+        self.hub.write(self._merger.tick(own, state, own.taken_at_ns, watched))
         assert self.hub.live is not None
         return self.hub.live
