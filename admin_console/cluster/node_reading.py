@@ -112,6 +112,11 @@ class NodeReading:
         """A page shows what no page showed before."""
         self._is_woken.set()
 
+    def read_now(self) -> None:
+        """All topics, before their period is over."""
+        self._due_s = 0.0
+        self._is_woken.set()
+
     async def run(self) -> None:
         """Read until it is cancelled."""
         failures = 0

@@ -59,6 +59,10 @@ class ClusterPoller:
         self._lookupds: dict[HttpAddress, _LookupdReading] = {}
         self._nodes: dict[HttpAddress, NodeReading] = {}
         self._members: tuple[Member, ...] = ()
+        # Addresses of one node, by the renewal before; and those of them that still have the start before its restart,
+        # with the time of that answer.
+        self._twins: list[list[HttpAddress]] = []
+        self._overtaken: dict[HttpAddress, int] = {}
         self._last: dict[HttpAddress, Node] = {}
         self._gone: dict[HttpAddress, Node] = {}
         self._stretch = Stretch(pace)
@@ -191,8 +195,7 @@ class ClusterPoller:
         if self._renewal is not None:
             self._renewal.cancel()
             self._renewal = None
-        identities = {target: one.info.identity for target, one in self._nodes.items() if one.info is not None}
-        members, embedded = without_duplicates(self._members, identities, self._own())
+        members, embedded = without_duplicates(self._members, self._identities(), self._own())
         nodes = tuple(self._node(member) for member in members)
         self._note_gone(nodes, {member.target for member in embedded})
         self.state = ClusterState(
@@ -205,6 +208,32 @@ class ClusterPoller:
             tuple(self._gone.values()),
             embedded,
         )
+
+    def _identities(self) -> dict[HttpAddress, Identity]:
+        """By address. Where a node that two addresses reach was read at one of them after a restart, the other has
+        that start, too, until its own next answer, which it is called for at once: the node would count twice."""
+        found = {target: one.info.identity for target, one in self._nodes.items() if one.info is not None}
+        before, self._overtaken = self._overtaken, {}
+        for twins in self._twins:
+            there = [target for target in twins if target in found]
+            newest = max((found[target] for target in there), key=lambda one: one.started_s, default=None)
+            for target in there:
+                if newest is None or found[target] == newest:
+                    continue
+                if replace(found[target], started_s=newest.started_s) != newest:
+                    continue
+                reading = self._nodes[target]
+                answered_at_ms = reading.answers.answered_at_ms
+                if target not in before:
+                    reading.read_now()
+                if before.get(target, answered_at_ms) == answered_at_ms:
+                    self._overtaken[target] = answered_at_ms
+                    found[target] = newest
+        same: dict[Identity, list[HttpAddress]] = {}
+        for target, identity in found.items():
+            same.setdefault(identity, []).append(target)
+        self._twins = [targets for targets in same.values() if len(targets) > 1]
+        return found
 
     def _node(self, member: Member) -> Node:
         one = self._nodes.get(member.target)

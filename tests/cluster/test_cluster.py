@@ -52,10 +52,11 @@ def cluster_of(
     nsqds: tuple[FakeNode, ...] = (),
     own: Callable[[], Identity | None] = lambda: None,
     options: ClusterOptions = _OPTIONS,
+    pace: Pace = OFTEN,
 ) -> Iterator[Cluster]:
     addresses = Addresses.parse([one.address for one in lookupds], [one.address for one in nsqds])
     options = replace(options, addresses=addresses)
-    cluster = Cluster(options, ChosenAddresses(path, addresses), own, OFTEN)
+    cluster = Cluster(options, ChosenAddresses(path, addresses), own, pace)
     cluster.start()
     try:
         yield cluster
@@ -119,6 +120,55 @@ def test_two_nodes_that_say_the_same_of_themselves_but_their_start_are_two(tmp_p
             b.answers[path] = {**dict(a.answers[path]), "start_time": 1_700_000_001}
         with cluster_of(tmp_path, nsqds=(a, b)) as cluster:
             wait_for("both", lambda: depths(cluster.state) == {a.port: {"orders": 3}, b.port: {"orders": 3}})
+
+
+def test_a_node_at_two_addresses_stays_one_while_one_of_them_is_not_read_since_its_restart(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+    with FakeNode() as a, FakeNode() as again, FakeNode() as lookup:
+        a.answer_as_nsqd(topic("orders", 3))
+        again.answers.update(a.answers)
+        before = again.answers["/stats"]
+        lookup.answer_as_lookupd(again)
+        with cluster_of(tmp_path, lookupds=(lookup,), nsqds=(a,)) as cluster:
+            wait_for("one of two", lambda: again.requests and len(cluster.state.nodes) == 1)
+
+            def late() -> Any:
+                goes_on.wait(60)
+                return before
+
+            count = len(again.requests)
+            again.answers["/stats"] = late
+            wait_for("a call that waits", lambda: len(again.requests) > count)
+            a.answers["/stats"] = {**dict(a.answers["/stats"]), "start_time": 1_700_000_001}
+            a.answers["/info"] = {**dict(a.answers["/info"]), "start_time": 1_700_000_001}
+            wait_for("its restart", lambda: starts_of(cluster.state, a) == [1_700_000_001])
+            assert [node.member.target.port for node in cluster.state.nodes] == [a.port]
+            goes_on.set()
+            # It answers as before: it is another node.
+            wait_for("both", lambda: len(cluster.state.nodes) == 2)
+
+
+def test_the_other_address_of_a_node_that_restarted_is_read_at_once(tmp_path: Path) -> None:
+    with FakeNode() as a, FakeNode() as again:
+        a.answer_as_nsqd(topic("orders", 3))
+        again.answers.update(a.answers)
+        again.answers["/stats"] = {**dict(a.answers["/stats"]), "topics": []}
+        # A page reads the topic alone, at the address that has it.
+        with cluster_of(tmp_path, nsqds=(a, again), pace=Pace(period_s=600, watched_s=0.02)) as cluster:
+            wait_for("one of two", lambda: again.requests and len(cluster.state.nodes) == 1)
+            wait_for("its topics", lambda: depths(cluster.state))
+            count = len(again.requests)
+            for one in (a, again):
+                for path in ("/info", "/stats"):
+                    one.answers[path] = {**dict(one.answers[path]), "start_time": 1_700_000_001}
+            cluster.watch("orders")
+            wait_for("its call", lambda: len(again.requests) > count)
+            wait_for("its restart", lambda: len(cluster.state.nodes) == 1)
+
+
+def starts_of(state: ClusterState, *fakes: FakeNode) -> list[int]:
+    nodes = [node for node in state.nodes if node.member.target.port in [one.port for one in fakes]]
+    return [node.info.identity.started_s for node in nodes if node.info is not None]
 
 
 def test_a_node_that_answers_late_costs_its_own_freshness_alone(tmp_path: Path) -> None:
