@@ -20,6 +20,8 @@ from queue_engine.vocabulary.names import is_valid_name
 # Of one nsqlookupd: how many topics are taken in, and of how many the channels are read, each with a call.
 TOPICS_MAX = 20_000
 CHANNELS_OF_TOPICS_MAX = 300
+# Of these calls at once: more would take the turns of the nodes, where the nsqlookupd hangs.
+CHANNEL_CALLS_MAX = 2
 NOT_FOUND = 404
 
 
@@ -75,15 +77,25 @@ async def act_at(http: NodeHttp, address: HttpAddress, path: str, query: Mapping
 
 
 async def _channels_of(http: NodeHttp, address: HttpAddress, topics: list[str]) -> dict[str, frozenset[str]]:
-    """By topic, all channels that are registered; a topic that went meanwhile has none."""
-    answers = await asyncio.gather(
-        *(http.get_of_lookupd(address, "/channels", {"topic": topic}) for topic in topics), return_exceptions=True
-    )
+    """By topic, all channels that are registered; a topic that went meanwhile has none. The first call without an answer
+    ends the others. Raises UnreachableError."""
     found: dict[str, frozenset[str]] = {}
-    for topic, answer in zip(topics, answers, strict=True):
-        if isinstance(answer, BaseException) and not isinstance(answer, HttpRefusedError):
-            raise answer
-        found[topic] = frozenset(_names(list_in(answer, "channels")))
+    left = iter(topics)
+
+    async def read_on() -> None:
+        for topic in left:
+            try:
+                answer = await http.get_of_lookupd(address, "/channels", {"topic": topic})
+            except HttpRefusedError:
+                answer = None
+            found[topic] = frozenset(_names(list_in(answer, "channels")))
+
+    readers = [asyncio.create_task(read_on()) for _ in range(CHANNEL_CALLS_MAX)]
+    try:
+        await asyncio.gather(*readers)
+    finally:
+        for reader in readers:
+            reader.cancel()
     return found
 
 

@@ -10,6 +10,7 @@ import pytest
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.chosen_addresses import ChosenAddresses
 from admin_console.cluster.cluster import Cluster
+from admin_console.cluster.lookupd_calls import read_report
 from admin_console.cluster.nodes import NotCallingError
 from admin_console.cluster.options import NO_ADDRESSES, ClientTls, ClusterOptions
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
@@ -102,6 +103,28 @@ def test_calls_end_where_the_cluster_stops(cluster: Cluster) -> None:
             call.result(30)
         with pytest.raises(NotCallingError, match="No node is called: the server is stopping"):
             cluster.call(lambda http: http.get_of_node(HttpAddress.parse(node.address), "/info"))
+
+
+def test_an_nsqlookupd_that_hangs_after_its_lists_costs_two_calls(cluster: Cluster) -> None:
+    goes_on = threading.Event()
+
+    def late() -> bytes:
+        goes_on.wait(60)
+        return b""
+
+    with FakeNode() as lookup:
+        address = HttpAddress.parse(lookup.address)
+        lookup.answers["/topics"] = {"topics": [f"t{number}" for number in range(100)]}
+        lookup.answers["/nodes"], lookup.answers["/debug"] = {"producers": []}, {}
+        lookup.answers["/channels"] = {"channels": ["billing"]}
+        report = cluster.call(lambda http: read_report(http, address)).result(30)
+        assert {one.lonely for one in report.topics} == {("billing",)}
+        lookup.requests.clear()
+        lookup.answers["/channels"] = late
+        with pytest.raises(UnreachableError, match=r"did not answer within 0\.5 s"):
+            cluster.call(lambda http: read_report(http, address)).result(30)
+        goes_on.set()
+        assert len([path for path, _ in lookup.requests if path.startswith("/channels")]) == 2
 
 
 def test_files_that_can_t_be_used_are_named_and_nothing_is_called(tmp_path: Path) -> None:
