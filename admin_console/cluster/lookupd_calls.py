@@ -77,8 +77,8 @@ async def act_at(http: NodeHttp, address: HttpAddress, path: str, query: Mapping
 
 
 async def _channels_of(http: NodeHttp, address: HttpAddress, topics: list[str]) -> dict[str, frozenset[str]]:
-    """By topic, all channels that are registered; a topic that went meanwhile has none. The first call without an answer
-    ends the others. Raises UnreachableError."""
+    """By topic, all channels that are registered; a topic that went meanwhile has none. The first call without an
+    answer ends the others. Raises UnreachableError."""
     found: dict[str, frozenset[str]] = {}
     left = iter(topics)
 
