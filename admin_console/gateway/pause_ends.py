@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableSet
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -162,12 +162,15 @@ class PauseEnds:
                 if self._is_stopping:
                     return
                 now_ms = self.now_ms()
-                due = [end for end in self._ends.values() if end.until_ms <= now_ms]
+                due = sorted(
+                    (end for end in self._ends.values() if end.until_ms <= now_ms), key=lambda end: end.until_ms
+                )
                 later = [end.until_ms - now_ms for end in self._ends.values() if end.until_ms > now_ms]
             wait_s = min([_LOOK_S, *(one / 1000 for one in later)])
+            unreachable: set[str] = set()  # nodes of this round: each call would wait for its timeout
             for end in due:
                 try:
-                    is_over = self._end(end)
+                    is_over = end.node not in unreachable and self._end(end, unreachable)
                 except Exception:
                     # A fault of ours with this one: the others end at their time.
                     logger.exception("the pause of %s on %s can't be ended", end.topic, end.node)
@@ -175,8 +178,8 @@ class PauseEnds:
                 if not is_over:
                     wait_s = min(wait_s, self._retry_s)
 
-    def _end(self, end: End) -> bool:
-        """Whether it is over. False: it is tried again."""
+    def _end(self, end: End, unreachable: MutableSet[str]) -> bool:
+        """Whether it is over. False: it is tried again. unreachable: gets the node where it can't be reached."""
         node = next((one for one in self._cluster.state.nodes if one.name == end.node), None)
         if node is None or node.info is None:
             return self._is_given_up(end)
@@ -187,6 +190,8 @@ class PauseEnds:
         order = ActOrder(action, end.topic, end.channel, NO_AUTHOR, {})
         result = NodeGateway(node, self._cluster).begin(order)()
         if result.verdict != DONE and not result.code.endswith("_NOT_FOUND"):
+            if result.code == "UNREACHABLE":
+                unreachable.add(end.node)
             return self._is_given_up(end)
         with self._changed:
             if self._ends.get(end.key) != end:

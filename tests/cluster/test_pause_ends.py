@@ -13,7 +13,7 @@ from admin_console.cluster.cluster import Cluster
 from admin_console.gateway.fan_out import fan_out
 from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, ActOrder, ActResult
 from admin_console.gateway.node_gateway import NodeGateway
-from admin_console.gateway.pause_ends import NAME, PauseEnds, set_pause_ends
+from admin_console.gateway.pause_ends import NAME, End, PauseEnds, set_pause_ends
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.storage.disk.checked_line import encode_line
 from queue_engine.vocabulary.errors import NewerFormatError
@@ -129,6 +129,32 @@ def test_a_pause_whose_end_can_not_be_stored_is_not_sent(console: Console, nsqd:
         assert (result.verdict, result.code, nsqd.acts) == (FAILED, "STORAGE_ERROR", [])
         assert "pause-ends.json can't be written" in result.message
         assert console.pause().verdict == DONE  # one without an end needs no file
+
+
+def test_a_node_that_can_not_be_reached_delays_no_end_of_others(tmp_path: Path) -> None:
+    channels = [channel("later"), channel("sooner")]
+    with (
+        FakeNsqd.of(topic("orders", *channels)) as nsqd,
+        FakeNsqd.of(topic("orders", channel("billing"))) as dead,
+        cluster_of(tmp_path, nsqds=(nsqd, dead)) as cluster,
+    ):
+        wait_for("both", lambda: len(cluster.state.answering) == 2)
+        console = Console(tmp_path, cluster)
+        since_ms = console.now_ms
+        with console.running() as ends:
+            for number in range(10):
+                ends.set(End(dead.address, f"t{number}", "", since_ms + 1, since_ms))
+            ends.set(End(nsqd.address, "orders", "later", since_ms + 3, since_ms))
+            ends.set(End(nsqd.address, "orders", "sooner", since_ms + 2, since_ms))
+        console.now_ms += HOUR_MS
+        dead.failing = (503, {}, b"{}")
+        ends = PauseEnds(tmp_path, cluster, console.acts.append, now_ms=lambda: console.now_ms, retry_s=3600)
+        ends.start()
+        wait_for("the ends", lambda: len(nsqd.acts) == 2)
+        assert [one.query["channel"] for one in nsqd.acts] == ["sooner", "later"]
+        assert len([path for path, _ in dead.requests if "topic=" in path]) == 1
+        assert len([number for number in range(10) if ends.of(dead.address, f"t{number}")]) == 10
+        ends.stop()
 
 
 def test_a_damaged_file_counts_as_none_and_one_of_a_newer_version_is_refused(console: Console) -> None:
