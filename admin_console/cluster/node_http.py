@@ -6,7 +6,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -20,8 +20,10 @@ from admin_console.cluster.options import ClientTls, ClusterOptions
 from queue_engine.client.http_json import HttpJson, HttpRefusedError, JsonAnswer, UnreachableError
 from queue_engine.client.tools.connecting import tls_context
 
-# Of all nodes together, reads and acts apart: more at once would only make each of them slower.
+# Of all nodes together, apart for what they are for: more at once would only make each of them slower.
 CALLS_MAX = 16
+Purpose = Literal["poll", "page", "act"]
+"""Of a read: the poller's own; one that a request waits for; one that an operator's act needs."""
 # Of the reads for nodes whose last one failed or took so long: they do not take the turns of all others.
 SLOW_CALLS_MAX = 4
 SLOW_S = 1.0
@@ -82,6 +84,7 @@ class NodeHttp:
         self._calls = asyncio.Semaphore(CALLS_MAX - SLOW_CALLS_MAX)
         self._slow_calls = asyncio.Semaphore(SLOW_CALLS_MAX)
         self._slow: set[HttpAddress] = set()
+        self._pages = asyncio.Semaphore(CALLS_MAX)
         self._acts = asyncio.Semaphore(CALLS_MAX)  # an operator's act does not wait behind reads of silent nodes
         self._http = HttpJson(
             timeout_s=options.request_timeout_s,
@@ -119,25 +122,25 @@ class NodeHttp:
         return await self._in_turn(address, lambda: self._http.dated(f"{address.url}{path}", query))
 
     async def get_of_node(
-        self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, for_act: bool = False
+        self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, purpose: Purpose = "poll"
     ) -> Any:
-        """The document of a node's answer, as `read_node` has it. for_act: an operator waits for it."""
-        return (await self.read_node(target, path, query, for_act=for_act)).document
+        """The document of a node's answer, as `read_node` has it."""
+        return (await self.read_node(target, path, query, purpose=purpose)).document
 
     async def read_node(
-        self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, for_act: bool = False
+        self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, purpose: Purpose = "poll"
     ) -> NodeAnswer:
         """A node's answer; by https where the node names its port. Raises as `HttpJson.get`."""
 
         async def get(url: str, token: str) -> JsonAnswer:
             return await self._http.dated(f"{url}{path}", query, token=token)
 
-        return await self._in_turn(target, lambda: self._of_node(target, get), for_act=for_act)
+        return await self._in_turn(target, lambda: self._of_node(target, get), purpose=purpose)
 
     async def _in_turn(
-        self, target: HttpAddress, call: Callable[[], Awaitable[JsonAnswer]], *, for_act: bool = False
+        self, target: HttpAddress, call: Callable[[], Awaitable[JsonAnswer]], *, purpose: Purpose = "poll"
     ) -> NodeAnswer:
-        async with self._acts if for_act else self._slow_calls if target in self._slow else self._calls:
+        async with self._turn_of(target, purpose):
             began_s, sent_ms = time.monotonic(), _now_ms()
             self._slow.add(target)
             answer = await call()
@@ -145,6 +148,11 @@ class NodeHttp:
             if took_s < SLOW_S:
                 self._slow.discard(target)
             return NodeAnswer(answer.document, round(took_s * 1000), ClockOffset.of(answer.date, sent_ms, _now_ms()))
+
+    def _turn_of(self, target: HttpAddress, purpose: Purpose) -> asyncio.Semaphore:
+        if purpose == "poll":
+            return self._slow_calls if target in self._slow else self._calls
+        return self._acts if purpose == "act" else self._pages
 
     async def post_to_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str]) -> bytes:
         """Have an nsqlookupd do an act. Raises as `HttpJson.post`."""

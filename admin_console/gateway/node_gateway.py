@@ -113,7 +113,7 @@ class _Doing:
         """The topic's, and those of the act's object; None for one that the node lacks. Raises as `HttpJson.get`."""
         order = self._order
         query = {"format": "json", "include_clients": "false", "include_mem": "false", "topic": order.topic}
-        document = await self._http.get_of_node(self._node.member.target, "/stats", query, for_act=True)
+        document = await self._http.get_of_node(self._node.member.target, "/stats", query, purpose="act")
         if isinstance(document, dict) and document.get("topics", 0) is None:
             return None, None  # as nsqd answers for a topic that it lacks
         stats = node_stats_in(document)

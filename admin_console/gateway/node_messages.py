@@ -89,7 +89,7 @@ class NodeMessages:
         target, timeout_s = self._node.member.target, self._cluster.request_timeout_s + 1
 
         async def read(http: NodeHttp) -> Any:
-            return await http.get_of_node(target, path, query, for_act=True)
+            return await http.get_of_node(target, path, query, purpose="page")
 
         try:
             with PACE.away():

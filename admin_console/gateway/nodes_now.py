@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Connecting, then the answer; beyond, the console's own loop is in trouble.
+# Connecting, then the answer.
 WAIT_S = 20.0
+LOOP_S = 5.0  # beyond, the console's own loop is in trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,17 @@ class LookupdAnswer:
 def read_nodes(
     cluster: Cluster, nodes: Sequence[Node], *, topic: str = "", channel: str = "", clients: bool = False
 ) -> list[NodeAnswer]:
-    """Each node's answer, in their order, all read at once. topic, channel: of these alone, "" for all."""
+    """Each node's answer, in their order, all read at once; one that did not answer the poller's last call is not
+    called. topic, channel: of these alone, "" for all."""
     query = {"format": "json", "include_clients": str(clients).lower(), "include_mem": "false"}
     query |= {name: value for name, value in (("topic", topic), ("channel", channel)) if value}
 
     async def read(http: "NodeHttp", node: Node) -> NodeAnswer:
         hostname = node.info.identity.hostname if node.info is not None else ""
+        if node.answers.error:
+            return NodeAnswer(node.name, hostname, error=node.answers.error)
         try:
-            document = await http.get_of_node(node.member.target, "/stats", query, for_act=True)
+            document = await http.get_of_node(node.member.target, "/stats", query, purpose="page")
         except (HttpRefusedError, UnreachableError) as exc:
             return NodeAnswer(node.name, hostname, error=str(exc))
         stats = node_stats_in(document, with_clients=clients, topic=topic)
@@ -94,17 +98,23 @@ A = TypeVar("A")
 def _called(
     cluster: Cluster, read: "Callable[[NodeHttp, A], Coroutine[Any, Any, T]]", of: Sequence[A], failed: list[T]
 ) -> list[T]:
-    """failed: the answers where no call can be made."""
+    """failed: the answers of those that give none in time, and of all where no call can be made."""
     if not of:
         return []
 
     async def read_all(http: "NodeHttp") -> list[T]:
-        return list(await asyncio.gather(*(read(http, one) for one in of)))
+        reads = [asyncio.create_task(read(http, one)) for one in of]
+        try:
+            done, _ = await asyncio.wait(reads, timeout=WAIT_S)
+        finally:
+            for each in reads:
+                each.cancel()
+        return [each.result() if each in done else none for each, none in zip(reads, failed, strict=True)]
 
     try:
         future = cluster.call(read_all)
         with PACE.away():
-            return future.result(WAIT_S)
+            return future.result(WAIT_S + LOOP_S)
     except (NotCallingError, TimeoutError, CancelledError):
         return failed
 

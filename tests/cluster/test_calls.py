@@ -3,18 +3,23 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from admin_console.cluster import node_http
 from admin_console.cluster.addresses import HttpAddress
 from admin_console.cluster.chosen_addresses import ChosenAddresses
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.lookupd_calls import read_report
 from admin_console.cluster.nodes import NotCallingError
 from admin_console.cluster.options import NO_ADDRESSES, ClientTls, ClusterOptions
+from admin_console.gateway import nodes_now
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
+from tests.cluster.test_cluster import cluster_of
 from tests.support.fake_node import FakeNode, Request
+from tests.support.fake_nsqd import FakeNsqd, topic
 from tests.support.processes.ports import free_ports
 from tests.support.waiting import wait_for
 
@@ -125,6 +130,58 @@ def test_an_nsqlookupd_that_hangs_after_its_lists_costs_two_calls(cluster: Clust
             cluster.call(lambda http: read_report(http, address)).result(30)
         goes_on.set()
         assert len([path for path, _ in lookup.requests if path.startswith("/channels")]) == 2
+
+
+def test_an_act_waits_for_no_read_of_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_http, "CALLS_MAX", 5)
+    cluster = Cluster(ClusterOptions(request_timeout_s=60), ChosenAddresses(tmp_path, NO_ADDRESSES), lambda: None)
+    cluster.start()
+    goes_on = threading.Event()
+
+    def late() -> bytes:
+        goes_on.wait(60)
+        return b"{}"
+
+    with FakeNode() as silent, FakeNode() as node:
+        silent.answers["/stats"], node.answers[CREATE] = late, b""
+        target = HttpAddress.parse(silent.address)
+        reads = [cluster.call(lambda http: http.get_of_node(target, "/stats", purpose="page")) for _ in range(5)]
+        wait_for("the reads", lambda: len(silent.requests) == 5)
+        act = cluster.call(lambda http: http.post_to_node(HttpAddress.parse(node.address), CREATE, {"topic": "a"}))
+        assert act.result(30) == b""
+        assert not any(one.done() for one in reads)
+        goes_on.set()
+        assert [one.result(30) for one in reads] == [{}] * 5
+    cluster.stop()
+
+
+def test_reads_for_a_request_that_came_in_time_count_and_a_node_in_error_is_not_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes_now, "WAIT_S", 0.5)
+    goes_on = threading.Event()
+
+    def late() -> bytes:
+        goes_on.wait(60)
+        return b"{}"
+
+    with (
+        FakeNsqd.of(topic("orders")) as node,
+        FakeNsqd.of(topic("orders")) as silent,
+        cluster_of(tmp_path, nsqds=(node, silent)) as cluster,
+    ):
+        wait_for("both", lambda: len(cluster.state.answering) == 2)
+        one, other = sorted(cluster.state.nodes, key=lambda each: each.member.target.port == silent.port)
+        silent.failing = late
+        found, none = nodes_now.read_nodes(cluster, (one, other))
+        assert found.topics is not None
+        assert list(found.topics) == ["orders"]
+        assert (none.topics, none.error) == (None, f"{other.name} gave no answer")
+        in_error = replace(one, answers=replace(one.answers, error="it is down"))
+        (found,) = nodes_now.read_nodes(cluster, (in_error,), topic="orders")
+        assert (found.topics, found.error) == (None, "it is down")
+        assert not [path for path, _ in node.requests if "topic=orders" in path]
+        goes_on.set()
 
 
 def test_files_that_can_t_be_used_are_named_and_nothing_is_called(tmp_path: Path) -> None:
