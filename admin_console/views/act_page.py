@@ -36,13 +36,14 @@ from admin_console.gateway.gateway import (
     why_no_engine,
 )
 from admin_console.views.node_answers import node_results, node_row
-from admin_console.views.on_nodes import NODE, Holder, OnNodes, on_nodes
+from admin_console.views.on_nodes import NODE, ON_MESSAGES, ON_ONE, Holder, OnNodes, on_nodes
 from admin_console.views.question import SHOWN, Field, NodeRow, Question, reason_field, show_question
 from admin_console.views.standing import CHANGED, GONE, STILL, standing
 
 logger = logging.getLogger(__name__)
 
 STATE_CHANGED = "STATE_CHANGED"
+_NONE_TICKED = "No node is ticked. Nothing was done."
 _STATUS_OF_CODE = {
     "TOPIC_NOT_FOUND": 404,
     "CHANNEL_NOT_FOUND": 404,
@@ -154,8 +155,8 @@ class ActPage(View):
         return result
 
     def _do_on(self, nodes: OnNodes, details: dict[str, Any]) -> ActResult:
-        if not nodes.chosen and not nodes.left_out:
-            return ActResult(FAILED, "No node is ticked. Nothing was done.", "NOT_SUPPORTED")
+        if nodes.is_none_ticked:
+            return ActResult(FAILED, _NONE_TICKED, "NOT_SUPPORTED")
         if not nodes.chosen:
             return ActResult(FAILED, f"Nothing was done to {self.name}. {' '.join(nodes.reasons())}", "NOT_SUPPORTED")
         order = self.order(details)
@@ -251,13 +252,16 @@ class ActPage(View):
         question, nodes = self.question(), self.nodes
         if nodes is None:
             return question
+        # A form that comes back has all its rows, as they were ticked; a link is about the nodes that it names.
+        shown = nodes.able if NODE in self.request.POST and self.action not in ON_ONE | ON_MESSAGES else nodes.chosen
         rows = [
             NodeRow(
                 holder.name,
                 "; ".join(filter(None, (nodes.words_of(holder), self.undo_on(holder)))),
                 tuple(self.expected_of(holder).items()),
+                is_ticked=holder in nodes.chosen,
             )
-            for holder in nodes.chosen
+            for holder in shown
         ]
         return nodes.posed(question, rows)
 
@@ -274,15 +278,25 @@ class ActPage(View):
         )
 
     def post(self, request: HttpRequest, **_: str) -> HttpResponse:
+        is_none_ticked = self.nodes is not None and self.nodes.is_none_ticked
         try:
             details = self.details()
+            if is_none_ticked:
+                raise ComplaintError(_NONE_TICKED)
         except ComplaintError as exc:
             if wants_json(request):
                 return JsonResponse({"ok": False, "message": " ".join(exc.sentences)}, status=400)
             # The user decided on the state that the first question showed.
             shown = self.shown() or self.gateway.mark(self.topic, self.channel)
             next_url = next_page(self.request)
-            return show_question(request, self.posed(), complaints=exc.sentences, next_url=next_url, shown=shown)
+            return show_question(
+                request,
+                self.posed(),
+                complaints=exc.sentences,
+                next_url=next_url,
+                shown=shown,
+                is_filled_in=is_none_ticked,
+            )
         return self._answer(self.perform(details))
 
     def intent(self, details: dict[str, Any]) -> AuditRow:

@@ -32,7 +32,7 @@ from admin_console.gateway.gateway import (
     is_valid_name,
     why_not,
 )
-from admin_console.gateway.sentences import counted, message_counts
+from admin_console.gateway.sentences import and_list, counted, message_counts
 from admin_console.hub.hub import get_hub
 from admin_console.screens import channel_list, topics
 from admin_console.views import risky_acts
@@ -81,6 +81,13 @@ class RowResult:
     @property
     def undo_link(self) -> str:
         return self.page.undo_link() if self.page is not None and self.is_done else ""
+
+    @property
+    def is_engine_silent(self) -> bool:
+        """Whether this server's own engine gave no answer: another node's is that node's alone."""
+        nodes = self.page.nodes if self.page is not None else None
+        result = self.result if nodes is None or not nodes.results else nodes.own_result
+        return result is not None and result.code in ("ENGINE_BUSY", "EXITING", "OUTCOME_UNKNOWN")
 
     @property
     def sentence(self) -> str:
@@ -253,6 +260,7 @@ class BulkAct(View):
         if not issubclass(page, risky_acts.Removal):
             return []
         sentences: list[str] = []
+        by_undo: dict[str, dict[str, None]] = {}
         emptied: dict[str, list[str]] = {}
         for target in targets:
             topic = self._topics.get(target.topic)
@@ -261,8 +269,11 @@ class BulkAct(View):
             one = self._one(target)
             assert isinstance(one, risky_acts.Removal)
             sentences.append(one.afterwards(topic.storage))
+            for holder in one.nodes.chosen if one.nodes is not None else ():
+                by_undo.setdefault(one.undo_on(holder), {})[holder.name] = None
             if one.nodes is None and not why_not("read_messages", topic.storage, target.topic):
                 emptied.setdefault(target.topic, []).append(target.channel)
+        sentences += [f"{and_list(list(names))}: {undo}." for undo, names in by_undo.items()]
         return [*dict.fromkeys(sentences), *([page.room_made(self.gateway, emptied)] if emptied else [])]
 
     @cached_property
@@ -327,7 +338,7 @@ class BulkAct(View):
         rows: list[RowResult] = []
         for first in range(0, len(targets), TOGETHER):
             rows += self._perform_together(targets[first : first + TOGETHER])
-            if any(row.result.code in ("ENGINE_BUSY", "EXITING", "OUTCOME_UNKNOWN") for row in rows[first:]):
+            if any(row.is_engine_silent for row in rows[first:]):
                 # Each further one would wait for its deadline.
                 sentence = "Not tried: the engine gave no answer to those before."
                 rows += [

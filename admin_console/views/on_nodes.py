@@ -88,21 +88,24 @@ class OnNodes:
         self._holders = holders
         self.left_out: dict[str, str] = {}
         self.chosen: list[Holder] = []
+        self.able: list[Holder] = []  # the chosen ones, and those that are not ticked
         self.results: list[NodeResult] = []
         # A form whose nodes are all unticked names "" alone.
         for holder in holders:
-            if wanted and holder.name not in wanted:
-                continue
-            if reason := holder.node.why_not(action):
+            is_wanted = not wanted or holder.name in wanted
+            if not (reason := holder.node.why_not(action)):
+                self.able.append(holder)
+                self.chosen += [holder] if is_wanted else []
+            elif is_wanted:
                 self.left_out[holder.name] = reason
-            else:
-                self.chosen.append(holder)
         for name in sorted({*wanted} - {"", *(holder.name for holder in holders)}):
             self.left_out[name] = f"{name[:80]} does not have it"
         if action in ON_ONE:
             # This server, else one that answers.
             self.chosen.sort(key=lambda one: (not one.place.is_embedded, not one.place.is_answering))
             self.chosen = self.chosen[:1]
+        # A form that names none has unticked all.
+        self.is_none_ticked = not self.chosen and not self.left_out
 
     @property
     def is_all(self) -> bool:
@@ -135,14 +138,14 @@ class OnNodes:
 
     def posed(self, question: Question, rows: Sequence[NodeRow]) -> Question:
         """The question of the act, with its nodes."""
-        if not self.chosen:
+        if not self.chosen and not (self.is_none_ticked and rows):
             return replace(question, consequences=self.reasons(), fields=[], button="", is_dangerous=False)
         if not question.button:
             return question
         return replace(
             question,
-            title=question.title + self.where,
-            button=question.button + (self.where if len(rows) == 1 else " on the ticked nodes"),
+            title=question.title + (self.where if self.chosen else ""),
+            button=question.button + (f" on {rows[0].name}" if len(rows) == 1 else " on the ticked nodes"),
             consequences=[*question.consequences, *self.reasons()],
             nodes=list(rows),
         )

@@ -50,6 +50,7 @@ class NodeRow:
     name: str
     words: str
     expected: tuple[tuple[str, int], ...] = ()
+    is_ticked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +84,16 @@ def show_question(
     next_url: str = "",
     complaint_status: int = 400,
     shown: str = "",
+    is_filled_in: bool = False,
 ) -> HttpResponse:
     """Render the question; with complaints about wrong input (400), or after the act failed.
 
     shown: the mark of the state that it shows, from `Gateway.mark`. With the header X-Fragment the answer is the
     dialog's content, without the page around it. Fields typed before a session ended are filled in.
+    is_filled_in: so are those of this request, where nothing is wrong with them.
     """
     has_draft = is_draft(request)
-    if has_draft:
+    if has_draft or is_filled_in:
         question = replace(question, fields=[_filled(one, request.POST) for one in question.fields])
     template = "acts/_confirm.html" if wants_fragment(request) else "acts/confirm.html"
     context = {"question": question, "complaints": complaints, "next": next_url, "shown": shown, "has_draft": has_draft}

@@ -8,6 +8,7 @@ import pytest
 
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.cluster.nodes import ClusterState
+from admin_console.views import bulk_acts
 from tests.support.fake_node import FakeNode
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.pages.cluster_console import ClusterConsole, cluster_console
@@ -142,6 +143,30 @@ def test_a_form_with_no_node_ticked_does_nothing(tmp_path: Path) -> None:
         assert (a.acts, b.acts) == ([], [])
 
 
+def test_a_form_with_no_node_ticked_comes_back_as_it_was_filled_in(tmp_path: Path) -> None:
+    empty, typed = "/topics/orders/billing/~empty/", {"typed_name": "orders/billing", "reason": "deploy"}
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        console.see_topic("orders", 2)
+        browser = client_of(make_user())
+        for headers in (DIALOG, {}):
+            answer = browser.post(empty, {"node": [""], **typed}, headers=headers)
+            html = " ".join(answer.content.decode().split())
+            assert answer.status_code == 400
+            assert "No node is ticked. Nothing was done." in words(html)
+            assert "Empty orders/billing on the ticked nodes" in words(html)
+            assert nodes_in(html) == []
+            assert all(f'name="node" value="{one.address}">' in html for one in (a, b))
+            assert all(f'name="{name}" value="{value}"' in html for name, value in typed.items())
+        html = browser.post(PAUSE, {"node": ["", ""], "for": "1h"}, headers=DIALOG).content.decode()
+        assert re.search(r'<option\s+value="1h" selected', html)
+        # After another complaint the form still has the nodes that are not ticked.
+        html = browser.post(empty, {"node": ["", b.address], "typed_name": "x"}, headers=DIALOG).content.decode()
+        assert "'x' is not orders/billing. Nothing was done." in words(html).replace("&#x27;", "'")
+        assert nodes_in(html) == [b.address]
+        assert f'name="node" value="{a.address}">' in html
+        assert (a.acts, b.acts) == ([], [])
+
+
 def test_buttons_say_on_how_many_nodes_and_which_node_can_not(tmp_path: Path) -> None:
     with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
         own_orders(console, 1)
@@ -260,6 +285,9 @@ def test_an_act_on_a_selection_goes_to_the_nodes_of_each(tmp_path: Path) -> None
         text = words(browser.get("/topics/~selected/empty-channel/", selected, headers=DIALOG).content.decode())
         assert "orders/billing: 12 messages, 0 consumers, on 3 nodes" in text
         assert f"clicks/archive: 2 messages, 0 consumers, on {b.address}" in text
+        nsqds = " and ".join(sorted([a.address, b.address]))
+        assert text.count(f"{nsqds}: this can't be undone: it is an nsqd and has no trash.") == 1
+        assert re.search(rf"{console.own}: this can be undone for \S+\.", text), text
         lines = {"on": "orders/billing 12\nclicks/archive 2", "typed_name": "2 channels"}
         answer = browser.post("/topics/~selected/empty-channel/", lines, headers=JSON).json()
         assert answer["ok"], answer
@@ -271,6 +299,18 @@ def test_an_act_on_a_selection_goes_to_the_nodes_of_each(tmp_path: Path) -> None
             f"{one} done" for one in (a.address, b.address, console.own)
         )
         assert rows["clicks"].detail == f"{b.address} done"
+
+
+def test_no_answer_of_another_node_ends_no_selection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_acts, "TOGETHER", 1)
+    with nsqd(3) as a, cluster_console(tmp_path, a) as console:
+        a.topics["clicks"] = topic("clicks", channel("archive", depth=2))
+        console.see_topic("clicks", 1)
+        a.answers["/channel/pause"] = (200, {"Content-Length": "10"}, b"")  # it ends before its body
+        lines = {"on": "orders/billing\nclicks/archive"}
+        answer = client_of(make_user()).post("/topics/~selected/pause-channel/", lines, headers=JSON).json()
+        assert [one["code"] for one in answer["results"]] == ["OUTCOME_UNKNOWN"] * 2
+        assert [one.query["topic"] for one in a.acts] == ["orders", "clicks"]
 
 
 def test_what_is_about_one_consumer_or_message_is_this_server_s_alone(tmp_path: Path) -> None:
