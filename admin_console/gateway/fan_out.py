@@ -5,6 +5,7 @@ consumer that polls them does not make the topic again meanwhile. Then the nodes
 the nsqlookupds forget it: a node that refused or gave no answer is found again once its tombstone ends.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -17,6 +18,8 @@ from admin_console.gateway.pause_ends import End, get_pause_ends
 from admin_console.gateway.sentences import and_list, counted
 from admin_console.vocabulary import units
 from queue_engine.vocabulary.errors import StorageError
+
+logger = logging.getLogger(__name__)
 
 _OF_PAUSES = frozenset(f"{verb}_{scope}" for verb in ("pause", "unpause", "delete") for scope in ("topic", "channel"))
 
@@ -67,9 +70,36 @@ class EmbeddedNode:
 
 
 def fan_out(orders: Sequence[tuple[ActingNode, ActOrder]]) -> list[NodeResult]:
-    """Have each node do its order, all at once; the results in their order."""
-    waits = [(node.name, _begun(node, order)) for node, order in orders]
+    """Have each node do its order, all at once; the results in their order. A fault at one node costs that result
+    alone."""
+    waits = [(node.name, _guarded(node, order)) for node, order in orders]
     return [NodeResult(name, wait()) for name, wait in waits]
+
+
+def _guarded(node: ActingNode, order: ActOrder) -> Callable[[], ActResult]:
+    """Begin it; neither this nor the wait raises."""
+    try:
+        wait = _begun(node, order)
+    except Exception:
+        fault = fault_of(order, node.name)
+        return lambda: fault
+
+    def finish() -> ActResult:
+        try:
+            return wait()
+        except Exception:
+            return fault_of(order, node.name)
+
+    return finish
+
+
+def fault_of(order: ActOrder, node: str = "") -> ActResult:
+    """The result of an act in an `except` block: its fault goes to the log."""
+    logger.exception("act failed action=%s topic=%s channel=%s node=%s", order.action, order.topic, order.channel, node)
+    name = f"{order.topic}/{order.channel}" if order.channel else order.topic
+    act = order.action.replace("_", " ").capitalize()
+    sentence = f"{act} of {name} may have been done: the log of this console has the fault."
+    return ActResult(UNKNOWN, sentence, "INTERNAL_ERROR")
 
 
 def _begun(node: ActingNode, order: ActOrder) -> Callable[[], ActResult]:
@@ -100,6 +130,9 @@ def _begun(node: ActingNode, order: ActOrder) -> Callable[[], ActResult]:
             return result
         if order.action.startswith("pause_"):
             if (until_ms and result.verdict == FAILED and before is None) or (for_ms == 0 and result.verdict != FAILED):
+                ends.drop(node.name, order.topic, order.channel)
+            elif not until_ms and result.verdict == DONE and result.created:
+                # Another program resumed it: the end was of the pause before.
                 ends.drop(node.name, order.topic, order.channel)
             elif until_ms and result.verdict == DONE:
                 return _with(result, f" This console ends the pause at {units.moment(until_ms)} UTC.")
@@ -184,7 +217,12 @@ class _Registered:
         self._do([one.address for one in self._cluster.state.lookupds], f"/{scope}/delete", self._names)
 
     def _do(self, lookupds: Sequence[HttpAddress], path: str, query: dict[str, str]) -> None:
-        self.failures += [one.error for one in self._cluster.lookupds.act(lookupds, path, query) if one.error]
+        try:
+            self.failures += [one.error for one in self._cluster.lookupds.act(lookupds, path, query) if one.error]
+        except Exception:
+            # The results of the nodes are there, or to come.
+            logger.exception("nsqlookupds failed path=%s topic=%s", path, query["topic"])
+            self.failures.append("the log of this console has the fault")
 
 
 def _registrations(state: ClusterState, topic: str, nodes: set[str]) -> list[tuple[HttpAddress, str]]:

@@ -7,6 +7,7 @@ its sentence. Where the answer stays out, they are read once more, and the resul
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from admin_console.cluster.cluster import Cluster
@@ -98,15 +99,27 @@ class _Doing:
         if complaint := self._complaint_about_counts(before):
             return self._failed(complaint, "COUNTS_CHANGED")
         try:
-            bodies = [await self._post(*sent) for sent in requests_of(order, before, is_penstock=self._is_penstock)]
+            requests = requests_of(order, before, is_penstock=self._is_penstock)
+        except UnicodeDecodeError:
+            return self._failed(f"its key is not UTF-8, and {self._node.name} takes no other by HTTP", "INVALID_KEY")
+        bodies: list[bytes] = []
+        try:
+            for sent in requests:
+                bodies.append(await self._sent(*sent))
         except HttpRefusedError as exc:
             if exc.status in (500, 502, 504):
-                return await self._read_back(before, str(exc), is_over=True)
+                # 502 and 504 are a proxy's: the node may still work on it.
+                is_over = exc.status == 500 and not bodies
+                return await self._read_back(before, f"{_so_far(bodies, requests)}{exc}", is_over=is_over)
+            if bodies:
+                return self._partly(bodies, f"{_so_far(bodies, requests)}{self._why_refused(exc)}")
             return self._refused(exc)
         except UnreachableError as exc:
-            if not exc.is_sent:
-                return self._failed(str(exc), "UNREACHABLE")
-            return await self._read_back(before, str(exc))
+            if exc.is_sent:
+                return await self._read_back(before, f"{_so_far(bodies, requests)}{exc}")
+            if bodies:
+                return self._partly(bodies, f"{_so_far(bodies, requests)}{exc}")
+            return self._failed(str(exc), "UNREACHABLE")
         return self._done(before, bodies)
 
     async def _figures(self) -> tuple[Held | None, Held | None]:
@@ -134,8 +147,14 @@ class _Doing:
         count = (before.in_all if is_all else before).messages
         return now_and_then(count, expected) if has_grown(count, expected) else ""
 
-    async def _post(self, path: str, query: Mapping[str, str], body: bytes) -> bytes:
-        return await self._http.post_to_node(self._node.member.target, path, query, body)
+    async def _sent(self, path: str, query: Mapping[str, str], body: bytes) -> bytes:
+        try:
+            return await self._http.post_to_node(self._node.member.target, path, query, body)
+        except HttpRefusedError as exc:
+            is_of_topic = path == "/channel/empty" and self._order.action == "empty_topic"
+            if is_of_topic and exc.status == 404 and exc.word.endswith("_NOT_FOUND"):
+                return b""  # the channel was deleted meanwhile, with its messages
+            raise
 
     # Results.
 
@@ -167,7 +186,15 @@ class _Doing:
         if refused.status == 404 and refused.word == "NOT_FOUND":
             product = self._node.info.product if self._node.info is not None else "another version"
             return self._failed(f"{self._node.name} runs {product}, which has no such act", "NOT_SUPPORTED")
-        return self._failed(f"{self._node.name} refused it: {refused.detail or refused.word or refused}", code)
+        return self._failed(self._why_refused(refused), code)
+
+    def _why_refused(self, refused: HttpRefusedError) -> str:
+        return f"{self._node.name} refused it: {refused.detail or refused.word or refused}"
+
+    def _partly(self, bodies: Sequence[bytes], reason: str) -> ActResult:
+        """A part was done, the rest was not. bodies: of the answers."""
+        results = outcome_of(self._order, Held(), bodies).results
+        return replace(_unknown(self._order, reason), results=results)
 
     async def _read_back(self, before: Held | None, reason: str, *, is_over: bool = False) -> ActResult:
         """No answer came, or one without a result. is_over: the node does not work on it any more."""
@@ -198,7 +225,8 @@ class _Doing:
         if action.startswith("unpause_"):
             return not now.paused
         if action.startswith("empty_"):
-            return not (now.in_all if self._order.details.get("channels_too") else now).messages
+            # Others publish meanwhile: messages do not show that it was not done.
+            return True if not (now.in_all if self._order.details.get("channels_too") else now).messages else None
         if action == "set_max_attempts":
             return bool(now.max_attempts == self._order.details["max_attempts"])
         return None
@@ -206,6 +234,14 @@ class _Doing:
 
 def _name_of(order: ActOrder) -> str:
     return f"{order.topic}/{order.channel}" if order.channel else order.topic
+
+
+def _so_far(bodies: Sequence[bytes], requests: Sequence[object]) -> str:
+    """The start of a reason: which part of an act of several requests was done."""
+    if not bodies:
+        return ""
+    verb = "was" if len(bodies) == 1 else "were"
+    return f"{len(bodies):,} of its {len(requests):,} requests {verb} done, then "
 
 
 def _unknown(order: ActOrder, reason: str) -> ActResult:

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from admin_console.accounts.models import User
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import begin_act, intent_of, record_refusal
-from admin_console.gateway.fan_out import ActingNode, NodeResult, by_node, delete_in_order, fan_out, summary
+from admin_console.gateway.fan_out import ActingNode, NodeResult, by_node, delete_in_order, fan_out, fault_of, summary
 from admin_console.gateway.gateway import DONE, FAILED, ActOrder, ActResult, Asker, is_valid_name
 from admin_console.hub.hub import get_hub
 from admin_console.nsqadmin.answers import answer, complaint, upstream
@@ -113,9 +113,14 @@ class _Act:
         except DatabaseError:
             logger.exception("intent not audited action=%s topic=%s", self._action, self._topic)
             return complaint("NOT_AUDITED: the audit list can't be written, and nothing was done", status=503)
-        results: list[NodeResult] = work()
+        results: list[NodeResult] = []
+        try:
+            results = work()
+            one = self._as_one(results)
+        except Exception:
+            one = fault_of(self._order())
+            self._failures.append(one.message)
         get_hub().note_act()
-        one = self._as_one(results)
         try:
             begun.finish(Verdict(one.verdict), one.message, one.counts, detail=by_node(results) or self._detail)
         except DatabaseError:

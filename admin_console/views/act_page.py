@@ -21,7 +21,7 @@ from admin_console.answers.next_page import next_page
 from admin_console.answers.refusal import refusal, wants_fragment, wants_json
 from admin_console.audit.models import AuditRow, Verdict
 from admin_console.audit.record import ActInProgress, begin_act, intent_of, write_together
-from admin_console.gateway.fan_out import by_node
+from admin_console.gateway.fan_out import by_node, fault_of
 from admin_console.gateway.gateway import (
     DONE,
     FAILED,
@@ -400,6 +400,8 @@ class ActPage(View):
     def topic_stats(self) -> TopicStats:
         """The topic at this moment, of all the nodes that do the act. Raises NotThereError."""
         if self.nodes is not None:
+            if self.nodes.topic is None:
+                raise NotThereError(" ".join(self.nodes.reasons()) or f"There is no topic {self.topic}.")
             return self.nodes.topic
         for topic in self.gateway.exact(self.topic).topics:
             if topic.topic_name == self.topic:
@@ -409,7 +411,7 @@ class ActPage(View):
     def channel_stats(self) -> ChannelStats:
         """The channel at this moment, with its clients. Raises NotThereError."""
         if self.nodes is not None:
-            return next(one for one in self.nodes.topic.channels if one.channel_name == self.channel)
+            return next(one for one in self.topic_stats().channels if one.channel_name == self.channel)
         for topic in self.gateway.exact(self.topic, self.channel).topics:
             if topic.topic_name == self.topic:
                 for channel in topic.channels:
@@ -467,7 +469,7 @@ def perform_together(wanted: Sequence[tuple[ActPage, dict[str, Any]]]) -> list[A
     others = [(page, details) for page, details in wanted if page.nodes is not None]
     if others:
         with ThreadPoolExecutor(min(TOGETHER_MAX, len(others)), "penstock-acts-on-nodes") as threads:
-            for (page, _), result in zip(others, threads.map(lambda one: one[0].do(one[1]), others), strict=True):
+            for (page, _), result in zip(others, threads.map(lambda one: _done(*one), others), strict=True):
                 results[page] = result
     ends = []
     for (page, _), act in zip(wanted, acts, strict=True):
@@ -479,3 +481,11 @@ def perform_together(wanted: Sequence[tuple[ActPage, dict[str, Any]]]) -> list[A
         for (page, _), act in zip(wanted, acts, strict=True):
             page.finish(act, results[page])
     return [results[page] for page, _ in wanted]
+
+
+def _done(page: ActPage, details: dict[str, Any]) -> ActResult:
+    """A fault of one act leaves the others their results, and each audit row its end."""
+    try:
+        return page.do(details)
+    except Exception:
+        return fault_of(page.order(details))

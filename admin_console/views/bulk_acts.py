@@ -286,7 +286,8 @@ class BulkAct(View):
         if nodes is not None:
             topic_of_all = nodes.topic
             self._topics[target.topic] = topic_of_all
-            self._channels[target.topic] = {one.channel_name: one for one in topic_of_all.channels}
+            channels_of_all = topic_of_all.channels if topic_of_all is not None else ()
+            self._channels[target.topic] = {one.channel_name: one for one in channels_of_all}
         elif target.topic not in self._topics:
             found = [one for one in self.gateway.exact(target.topic).topics if one.topic_name == target.topic]
             self._topics[target.topic] = found[0] if found else None

@@ -79,9 +79,9 @@ class OnNodes:
     """The nodes of one act. left_out: why each of the others takes no part, without a full stop."""
 
     def __init__(
-        self, cluster: Cluster, action: str, holders: Sequence[Holder], channel: str, wanted: Collection[str]
+        self, cluster: Cluster | None, action: str, holders: Sequence[Holder], channel: str, wanted: Collection[str]
     ) -> None:
-        """wanted: the names of nodes that the request names; empty for all."""
+        """cluster: None on a server without one. wanted: the names of nodes that the request names; empty for all."""
         self._cluster = cluster
         self._action = action
         self._channel = channel
@@ -115,7 +115,7 @@ class OnNodes:
     @property
     def has_lookupds(self) -> bool:
         """Whether nodes are looked up at any."""
-        return bool(self._cluster.state.lookupds)
+        return self._cluster is not None and bool(self._cluster.state.lookupds)
 
     @property
     def has_own(self) -> bool:
@@ -123,10 +123,10 @@ class OnNodes:
         return any(holder.place.is_embedded for holder in self.chosen)
 
     @cached_property
-    def topic(self) -> TopicStats:
-        """Merged over the chosen ones."""
+    def topic(self) -> TopicStats | None:
+        """Merged over the chosen ones; None where no node has it."""
         places = [holder.place for holder in self.chosen or self._holders]
-        return merged_topic(places[0].stats.topic_name, places)
+        return merged_topic(places[0].stats.topic_name, places) if places else None
 
     @property
     def where(self) -> str:
@@ -176,7 +176,7 @@ class OnNodes:
         if not expected and (complaint := self._complaint_about_counts(order)):
             return ActResult(FAILED, complaint, "COUNTS_CHANGED")
         orders = [(holder.node, self._order_of(holder, order, expected)) for holder in self.chosen]
-        if order.action in ("delete_topic", "delete_channel"):
+        if self._cluster is not None and order.action in ("delete_topic", "delete_channel"):
             self.results = delete_in_order(self._cluster, orders, is_everywhere=self.is_all)
         else:
             self.results = fan_out(orders)
@@ -211,18 +211,20 @@ class OnNodes:
 
 
 def on_nodes(gateway: Gateway, action: str, topic: str, channel: str, wanted: Collection[str]) -> OnNodes | None:
-    """None where this server alone is concerned."""
+    """None where this server alone is concerned: no other node has it, and the request names none. An act that names
+    another node never goes to this server instead, though that node has lost the topic or left the cluster."""
+    if action not in ON_NODES | ON_MESSAGES or (action in ON_MESSAGES and not any(wanted)):
+        return None
     cluster, live = get_cluster(), get_hub().live
-    if action in ON_MESSAGES and not any(wanted):
+    merged = live.cluster if live is not None else None
+    holders: list[Holder] = []
+    if cluster is not None and merged is not None:
+        nodes = {node.name: node for node in merged.state.nodes}
+        places = [place for place in merged.by_topic.get(topic, ()) if place.of(channel) is not None]
+        others = [place for place in places if not place.is_embedded and place.node in nodes]
+        holders = [_remote(place, nodes[place.node], cluster) for place in others]
+    if not holders and (not wanted or {*wanted} - {""} == {gateway.node().http_address}):
         return None
-    if action not in ON_NODES | ON_MESSAGES or cluster is None or live is None or live.cluster is None:
-        return None
-    places = [place for place in live.cluster.by_topic.get(topic, ()) if place.of(channel) is not None]
-    others = [place for place in places if not place.is_embedded]
-    if not others:
-        return None
-    nodes = {node.name: node for node in live.cluster.state.nodes}
-    holders = [_remote(place, nodes[place.node], cluster) for place in others if place.node in nodes]
     own = [one for one in gateway.exact(topic).topics if one.topic_name == topic] if _has_engine(gateway) else []
     if own:
         taken = TopicPlace.of_engine(gateway.node().http_address, own[0], units.now_ms())

@@ -1,14 +1,17 @@
 """One order to several nodes: what each answers, and the order of a delete."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.options import ClusterOptions
 from admin_console.gateway.fan_out import ActingNode, NodeResult, by_node, delete_in_order, fan_out, summary
-from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, UNKNOWN, ActOrder
+from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, UNKNOWN, ActOrder, ActResult
 from admin_console.gateway.node_gateway import NodeGateway
 from tests.cluster.test_cluster import cluster_of
 from tests.support.fake_node import Answer, FakeNode
@@ -112,6 +115,73 @@ def test_an_error_of_the_node_is_a_refusal_unless_its_figures_show_the_act(tmp_p
             assert second.verdict == DONE
 
 
+def test_an_answer_of_a_proxy_or_messages_that_are_left_do_not_say_that_nothing_was_done(tmp_path: Path) -> None:
+    empty = replace(PAUSE, action="empty_channel")
+    with orders_node() as a, nodes_of(tmp_path, a) as (_, nodes):
+        for order, status, verdict in ((PAUSE, 502, UNKNOWN), (PAUSE, 504, UNKNOWN), (empty, 500, UNKNOWN)):
+            a.answers = {"/channel/pause": (status, {}, b""), "/channel/empty": (status, {}, b"")}
+            (found,) = to_each(nodes, order)
+            assert (found.result.verdict, "Nothing was done" in found.result.message) == (verdict, False)
+
+
+def publish(*bodies: bytes, key: bytes = b"") -> ActOrder:
+    return ActOrder("publish", "orders", "", NO_AUTHOR, {"bodies": bodies, "key": key})
+
+
+def test_an_act_of_several_requests_says_how_many_were_done(tmp_path: Path) -> None:
+    with orders_node() as a, nodes_of(tmp_path, a) as (_, nodes):
+        # An empty body is refused.
+        (found,) = to_each(nodes, publish(b"1", b"2", b"", b"4"))
+        assert (found.result.verdict, a.channel("orders", "billing")["depth"]) == (UNKNOWN, 5)
+        assert found.result.message == (
+            "Publish of orders may have been done: 2 of its 4 requests were done, then "
+            f"{a.address} refused it: MSG_EMPTY."
+        )
+        (found,) = to_each(nodes, publish(b""))
+        assert found.result.verdict == FAILED
+        empty = ActOrder("empty_topic", "orders", "", NO_AUTHOR, {"channels_too": True})
+        a.answers["/channel/empty"] = (403, {}, b'{"message":"NOT_ALLOWED"}')
+        (found,) = to_each(nodes, empty)
+        assert found.result.verdict == UNKNOWN
+        assert "1 of its 2 requests was done, then" in found.result.message
+        # The channel was deleted meanwhile.
+        a.answers["/channel/empty"] = (404, {}, b'{"message":"CHANNEL_NOT_FOUND"}')
+        (found,) = to_each(nodes, empty)
+        assert found.result.verdict == DONE
+
+
+def test_a_fault_at_one_node_leaves_the_others_their_results(tmp_path: Path) -> None:
+    class Faulty:
+        name = "nsq-x:4151"
+        ends_pauses = True
+
+        def __init__(self, *, is_at_begin: bool) -> None:
+            self._is_at_begin = is_at_begin
+
+        def why_not(self, action: str) -> str:
+            return ""
+
+        def begin(self, order: ActOrder) -> Callable[[], ActResult]:
+            if self._is_at_begin:
+                self._fail()
+            return self._fail
+
+        def _fail(self) -> ActResult:
+            raise RuntimeError("Session is closed")
+
+    with orders_node() as a, nodes_of(tmp_path, a) as (_, nodes):
+        results = to_each([Faulty(is_at_begin=True), Faulty(is_at_begin=False), *nodes])
+        assert [one.result.code for one in results] == ["INTERNAL_ERROR", "INTERNAL_ERROR", ""]
+        assert results[0].result.verdict == UNKNOWN
+        assert results[0].result.message == (
+            "Pause channel of orders/billing may have been done: the log of this console has the fault."
+        )
+        (found,) = to_each(nodes, publish(b"1", key=b"\xff"))
+        assert (found.result.verdict, found.result.code) == (FAILED, "INVALID_KEY")
+        assert "its key is not UTF-8" in found.result.message
+        assert a.channel("orders", "billing")["depth"] == 3
+
+
 def test_a_slow_node_costs_its_own_result_alone(tmp_path: Path) -> None:
     with (
         orders_node() as slow,
@@ -196,3 +266,16 @@ def test_a_channel_is_forgotten_once_the_nodes_deleted_it(tmp_path: Path) -> Non
                 "Deleted orders/billing: removed 3 messages. At nsqlookupds it may still be listed: "
                 f"http://{deaf.address}/channel/delete answered 500."
             )
+
+
+def test_a_fault_at_the_nsqlookupds_leaves_the_nodes_their_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("Session is closed")
+
+    with orders_node() as a, lookupd(a) as lookup, nodes_of(tmp_path, a, lookupds=[lookup]) as (cluster, nodes):
+        monkeypatch.setattr(type(cluster.lookupds), "act", fail)
+        (found,) = delete_in_order(cluster, [(nodes[0], delete())], is_everywhere=True)
+        assert (found.result.verdict, a.topics) == (DONE, {})
+        assert found.result.message.endswith("it may still be listed: the log of this console has the fault.")

@@ -122,6 +122,21 @@ def test_a_resume_a_pause_without_an_end_and_a_delete_drop_it(console: Console, 
         assert ends.of(nsqd.address, "orders", "billing") is None
 
 
+def test_a_pause_without_a_time_has_the_end_of_the_one_that_still_stands_alone(
+    console: Console, nsqd: FakeNsqd
+) -> None:
+    with console.running() as ends:
+        console.pause(for_ms=HOUR_MS)
+        console.pause()
+        (node,) = console.cluster.state.nodes
+        assert ends.of(node.name, "orders", "billing") is not None
+        # Another program resumes it.
+        nsqd.channel("orders", "billing")["paused"] = False
+        console.pause()
+        assert ends.of(node.name, "orders", "billing") is None
+        assert is_paused(nsqd)
+
+
 def test_a_pause_whose_end_can_not_be_stored_is_not_sent(console: Console, nsqd: FakeNsqd) -> None:
     with console.running():
         (console.path / NAME).mkdir()  # no file takes its place

@@ -1,14 +1,18 @@
 """Acts on what several nodes have: which of them, the question by node, a row for each, one row in the audit list."""
 
 import re
+from collections.abc import Mapping
 from html import unescape
 from pathlib import Path
 
 import pytest
 
 from admin_console.audit.models import AuditRow, Phase, Verdict
+from admin_console.cluster.cluster import set_cluster
 from admin_console.cluster.nodes import ClusterState
+from admin_console.gateway.gateway import ActOrder, ActResult
 from admin_console.views import bulk_acts
+from admin_console.views.on_nodes import OnNodes
 from tests.support.fake_node import FakeNode
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.pages.cluster_console import ClusterConsole, cluster_console
@@ -350,6 +354,78 @@ def test_far_more_messages_than_a_selection_counted_are_not_removed(tmp_path: Pa
         (result,) = answer["results"]
         assert (result["ok"], result["code"]) == (False, "COUNTS_CHANGED")
         assert "there are 1,800 messages now, and the question counted 7" in result["message"]
+
+
+def own_topics(console: ClusterConsole) -> list[str]:
+    return [one.topic_name for one in console.engine.calls.stats(topic="orders").result(10).topics]
+
+
+def test_an_act_that_names_a_node_which_lost_the_topic_leaves_this_servers(tmp_path: Path) -> None:
+    with nsqd(3) as a, FakeNsqd() as other, cluster_console(tmp_path, a, other) as console:
+        own_orders(console, 5)
+        console.see_topic("orders", 1)
+        browser = client_of(make_user())
+        lost = f"{a.address} does not have it."
+        typed = {"node": [a.address], "typed_name": "orders"}
+        assert browser.post("/topics/orders/~delete/", typed, headers=JSON).json()["ok"]
+        console.see_topic("orders", 0)
+        # The retry, a second submit, the link to the question, a selection, one message.
+        refused = browser.post("/topics/orders/~delete/", typed, headers=JSON)
+        assert (refused.status_code, lost in refused.json()["message"]) == (400, True), refused.content
+        in_dialog = browser.post("/topics/orders/~delete/", typed, headers=DIALOG)
+        assert lost in words(in_dialog.content.decode())
+        question = browser.get(f"/topics/orders/~delete/?node={a.address}", headers=DIALOG)
+        assert lost in words(question.content.decode())
+        assert 'type="submit"' not in question.content.decode()
+        assert lost in browser.post(PAUSE, {"node": [a.address]}, headers=JSON).json()["message"]
+        lines = {"on": "orders 5", "typed_name": "1 topic", "node": [a.address]}
+        (row,) = browser.post("/topics/~selected/delete-topic/", lines, headers=JSON).json()["results"]
+        assert (row["ok"], lost in row["message"]) == (False, True), row
+        assert browser.get("/topics/~selected/delete-topic/", lines, headers=DIALOG).status_code == 200
+        message = {"id": "0", "node": [a.address]}
+        assert browser.post("/topics/orders/billing/~messages/~finish/", message, headers=JSON).status_code == 404
+        # All nodes of a question are unticked.
+        unticked = {"node": [""], "typed_name": "orders"}
+        assert not browser.post("/topics/orders/~delete/", unticked, headers=JSON).json()["ok"]
+        (own,) = console.engine.calls.stats(topic="orders").result(10).topics
+        assert (own.paused, own.channels[0].paused, own.channels[0].depth) == (False, False, 5)
+        # This server was ticked, too.
+        both = {"node": [a.address, console.own], "typed_name": "orders"}
+        assert browser.post("/topics/orders/~delete/", both, headers=JSON).json()["ok"]
+        assert own_topics(console) == []
+
+
+def test_an_act_that_names_a_node_on_a_server_without_others_does_nothing(tmp_path: Path) -> None:
+    with cluster_console(tmp_path) as console:
+        own_orders(console, 5)
+        console.see()
+        set_cluster(None)
+        typed = {"node": ["nsq-b2:4151"], "typed_name": "orders"}
+        browser = client_of(make_user())
+        refused = browser.post("/topics/orders/~delete/", typed, headers=JSON)
+        assert "nsq-b2:4151 does not have it." in refused.content.decode()
+        assert own_topics(console) == ["orders"]
+        assert browser.post("/topics/orders/~delete/", {"typed_name": "orders"}, headers=JSON).json()["ok"]
+
+
+def test_a_fault_of_one_act_of_a_selection_leaves_the_others_their_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FakeNsqd.of(topic("orders"), topic("clicks")) as a, cluster_console(tmp_path, a) as console:
+        console.see_topic("orders", 1)
+        do = OnNodes.do
+
+        def faulty(nodes: OnNodes, order: ActOrder, expected: Mapping[str, int]) -> ActResult:
+            if order.topic == "orders":
+                raise RuntimeError("Session is closed")
+            return do(nodes, order, expected)
+
+        monkeypatch.setattr(OnNodes, "do", faulty)
+        on = {"on": ["orders", "clicks"]}
+        rows = client_of(make_user()).post("/topics/~selected/pause-topic/", on, headers=JSON).json()["results"]
+        assert [(one["ok"], one["code"]) for one in rows] == [(False, "INTERNAL_ERROR"), (True, "")]
+        verdicts = {row.topic: row.verdict for row in AuditRow.objects.filter(phase=Phase.RESULT)}
+        assert verdicts == {"orders": Verdict.UNKNOWN, "clicks": Verdict.DONE}
 
 
 def test_on_one_server_nothing_is_said_of_nodes(tmp_path: Path) -> None:

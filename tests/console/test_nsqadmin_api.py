@@ -13,6 +13,7 @@ from django.conf import settings
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
+from admin_console.nsqadmin.cluster_now import ClusterNow
 from admin_console.nsqadmin_options import NsqadminOptions
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.identity.token_file import TokenFile
@@ -116,6 +117,20 @@ def test_a_silent_node_is_a_warning_and_all_of_them_an_error(admin: Client, tmp_
         status, document = send(admin, "GET", "/api/topics/orders")
         assert status == 502
         assert document["message"].startswith("UPSTREAM_ERROR: failed to query any nsqd: ")
+
+
+def test_an_act_with_a_fault_has_its_end_in_the_audit_list(
+    admin: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("Session is closed")
+
+    with cluster(tmp_path):
+        monkeypatch.setattr(ClusterNow, "figures", fail)
+        status, document = send(admin, "POST", "/api/topics/orders/billing", {"action": "pause"})
+        assert (status, "may have been done" in document["message"]) == (502, True)
+        (row,) = AuditRow.objects.filter(phase="result")
+        assert (row.action, row.verdict) == ("pause_channel", "unknown")
 
 
 def test_acts_go_to_all_nodes_and_are_audited_with_each_ones_outcome(admin: Client, tmp_path: Path) -> None:
