@@ -16,7 +16,7 @@ NO_SESSION = "Your session is over, or you have not logged in. Nothing was done;
 
 def wants_json(request: HttpRequest) -> bool:
     """Whether the caller accepts JSON, or uses the API, which only has JSON."""
-    if request.path_info.startswith("/api/"):
+    if request.path_info.startswith(("/api/", "/config/")):
         return True
     accepted = request.headers.get("Accept", "")
     return "application/json" in accepted and "text/html" not in accepted
