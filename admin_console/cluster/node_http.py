@@ -20,7 +20,7 @@ from admin_console.cluster.options import ClientTls, ClusterOptions
 from queue_engine.client.http_json import HttpJson, HttpRefusedError, JsonAnswer, UnreachableError
 from queue_engine.client.tools.connecting import tls_context
 
-# Of all nodes together, apart for what they are for: more at once would only make each of them slower.
+# Of all nodes together, apart by their kind: more at once would only make each of them slower.
 CALLS_MAX = 16
 Purpose = Literal["poll", "page", "act"]
 """Of a read: the poller's own; one that a request waits for; one that an operator's act needs."""

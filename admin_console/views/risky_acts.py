@@ -350,7 +350,7 @@ class RequeueChannel(ActPage):
 
     @property
     def _scope(self) -> str:
-        """all, client or message; or what the request has instead."""
+        """all, client or message; else another word of the request."""
         given = self._given
         return given("scope") or ("message" if given("message") else "client" if given("client") else "all")
 
