@@ -158,12 +158,14 @@ class ClusterSnapshot:
     """All of the cluster at one second. growth: absent for a key that did not grow. silent: names of nodes whose part
     is unknown, sorted: those that do not answer and have it, by their last answer or their registration, and those
     whose answer lacks a count of it; absent for a key without any. At TOTAL: all nodes that do not answer.
+    partial_total: names of nodes that answer without all counts, so that the totals lack a part; sorted.
     differences: between the nodes, the worst first."""
 
     merged: EngineSnapshot
     state: ClusterState
     growth: Mapping[Key, Growth] = field(default_factory=dict)
     silent: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
+    partial_total: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     by_topic: Mapping[str, Sequence[TopicPlace]] = field(default_factory=dict)
     has_engine: bool = True  # whether this server is a node of it

@@ -107,6 +107,7 @@ class Merger:
         self._parts: dict[str, tuple[TopicPlace, ...]] = {}
         self._names: list[str] | None = None  # of `_merged`, sorted; None: some came or went
         self._silent: Mapping[Key, tuple[str, ...]] = {}
+        self._partial_total: tuple[str, ...] = ()
         self._is_silent_old = False
         self._growth = GrowthLedger()
         self._producers = Producers()
@@ -138,6 +139,7 @@ class Merger:
             state=state,
             growth=self._growth.take(),
             silent=self._silent_now(),
+            partial_total=self._partial_total,
             by_topic=dict(self._parts),
             has_engine=own is not None,
         )
@@ -197,6 +199,7 @@ class Merger:
                 self._note_topics(target, seen.topics, topics, has_flipped=has_flipped)
             self._is_silent_old |= has_flipped or not is_answering
             if node.stats is not None and node.stats is not seen.stats:
+                self._is_silent_old |= bool(node.stats.unreadable) != bool(seen.stats and seen.stats.unreadable)
                 seen.before, seen.stats = seen.stats, node.stats
                 seen.readings.note(node.stats.read_at_ms, seen.topics, topics)
             seen.node, seen.topics, seen.is_answering = node, topics, is_answering
@@ -319,6 +322,7 @@ class Merger:
             return self._silent
         self._is_silent_old = False
         found: dict[Key, set[str]] = {}
+        partial: set[str] = set()
         for target, seen in self._seen.items():
             if not seen.is_answering:
                 found.setdefault(TOTAL, set()).add(seen.name)
@@ -326,12 +330,16 @@ class Merger:
                     for key in self._keys_of(name, topic):
                         found.setdefault(key, set()).add(seen.name)
                 continue
+            if seen.stats is not None and seen.stats.unreadable:
+                partial.add(seen.name)
             for name in seen.topics:
                 sums = self._sums.get(name)
                 part = sums.parts.get(target) if sums is not None else None
                 for channel in part.lacking if part is not None else ():
+                    partial.add(seen.name)
                     for key in ((name, ""), (name, channel)):
                         found.setdefault(key, set()).add(seen.name)
+        self._partial_total = tuple(sorted(partial))
         self._silent = {key: tuple(sorted(names)) for key, names in found.items()}
         return self._silent
 

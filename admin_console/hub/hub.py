@@ -113,6 +113,11 @@ class LiveState:
         """By node; of a topic or channel whose page is open, else empty."""
         return self.node_rings.rings_of(topic, channel) if self.node_rings is not None else {}
 
+    @property
+    def partial_total(self) -> tuple[str, ...]:
+        """The nodes that answer, and without whose missing counts the totals are; () for none."""
+        return self.cluster.partial_total if self.cluster is not None else ()
+
     def silent_of(self, topic: str, channel: str = "") -> tuple[str, ...]:
         """The nodes whose part of a topic, a channel or, without a topic, of the totals is unknown; () for none."""
         return self.cluster.silent.get((topic, channel), ()) if self.cluster is not None else ()

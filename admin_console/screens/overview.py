@@ -78,7 +78,9 @@ def parts(live: LiveState | None, role: Role, query: ListQuery, http_address: st
     return partial.nodes_of(live) | {
         "subtitle": _subtitle(live),
         "banner": overview_banner(live, ill(live), grave_count(live), role) if live else None,
-        "stats": partial.stats(_stats(live), live.silent_of("") if live else ()),
+        "stats": partial.least_stats(
+            partial.stats(_stats(live), live.silent_of("") if live else ()), live.partial_total if live else ()
+        ),
         "graphs": graphs.graphs_of(live, plans),
         "points": points,
         "list_bar": list_bar(query, show, channel_list.BUSY, filters, counts, links, drawn),
@@ -117,7 +119,7 @@ def _subtitle(live: LiveState | None) -> str:
         return "No figures have come from the engine yet."
     snapshot = live.snapshot
     clients = sum(channel.client_count for channel in live.channels.values())
-    is_partial = bool(live.silent_of(""))
+    is_partial = bool(live.silent_of("") or live.partial_total)
     counts = (
         (len(snapshot.topics), "topic"),
         (len(live.channels), "channel"),

@@ -82,6 +82,25 @@ def _stat(one: Stat, silent: Sequence[str], growing: str) -> Stat:
     return replace(one, value=value, note=replace(one.note, text=least_in(one.note.text)))
 
 
+def least_stats(made: Sequence[Stat], lacking: Sequence[str]) -> tuple[Stat, ...]:
+    """The cards of the totals. lacking: nodes that answer without all counts; without any, the cards as they are."""
+    if not lacking:
+        return tuple(made)
+    return tuple(replace(one, value=_least_value(one.value, lacking)) for one in made)
+
+
+def _least_value(value: Cell, lacking: Sequence[str]) -> Cell:
+    if value.text == units.UNKNOWN:
+        return value
+    return replace(value, is_least=True, title=" · ".join(filter(None, (value.title, lacks(lacking)))))
+
+
+def lacks(nodes: Sequence[str]) -> str:
+    """`the answer of nsq-b3:4151 lacks counts`."""
+    answers, lack = ("answer", "lacks") if len(nodes) == 1 else ("answers", "lack")
+    return f"the {answers} of {listed(nodes)} {lack} counts"
+
+
 def until(silent: Sequence[str]) -> str:
     """`unknown until nsq-b3:4151 answers`."""
     return f"unknown until {listed(silent)} {'answers' if len(silent) == 1 else 'answer'}"

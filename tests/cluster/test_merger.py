@@ -6,6 +6,7 @@ from typing import Any
 
 from admin_console.cluster.merged import NO_GROWTH, TOTAL, ClusterSnapshot
 from admin_console.cluster.merger import Merger
+from admin_console.cluster.node_clients import client_stats
 from admin_console.cluster.node_figures import CHANNEL_COUNTS
 from admin_console.cluster.nodes import Node
 from admin_console.cluster.topic_sums import merged_topic
@@ -252,6 +253,24 @@ def test_sentences_and_flags_of_any_node_count_and_name_it() -> None:
     b = node(B, topic("orders", channel("billing", paused=True, fenced="its file is gone.")), read_at_ms=1)
     merged = channel_of(seconds.tick(a, b, own=own), *BILLING)
     assert (merged.paused, merged.fenced) == (True, f"{B}: its file is gone.")
+
+
+def test_the_totals_name_the_nodes_that_answer_without_all_counts() -> None:
+    seconds = Seconds()
+    a, b = node(A, orders(depth=4), read_at_ms=1), node(B, orders(depth=1 << 63), read_at_ms=1)
+    c = node(C, topic("clicks"), topic("bad name"), read_at_ms=1)
+    found = seconds.tick(a, b, c)
+    assert (found.partial_total, TOTAL in found.silent) == ((B, C), False)
+    assert seconds.tick(a, silent(b), c).partial_total == (C,)
+    whole = node(C, topic("clicks"), read_at_ms=2)
+    assert seconds.tick(a, node(B, orders(), read_at_ms=2), whole).partial_total == ()
+
+
+def test_two_clients_whose_names_have_one_crc_have_two_keys() -> None:
+    names = [{**dict.fromkeys(_CLIENT_NAMES), "client_id": one} for one in ("plumless", "buckeroo")]
+    one, other = [client_stats(A, figures).client_key for figures in names]
+    assert one != other
+    assert -(1 << 63) <= min(one, other) <= max(one, other) < 0
 
 
 def test_a_count_that_is_missing_or_too_large_costs_its_own_row() -> None:

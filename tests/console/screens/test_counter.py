@@ -5,6 +5,7 @@ from admin_console.cluster.nodes import ClusterState
 from admin_console.hub.hub import Hub
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Screen
+from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
 
@@ -46,6 +47,21 @@ def test_a_silent_node_makes_each_count_the_least_and_is_named() -> None:
     assert made.texts["partial"] == "≥: nsq-b3:4151 does not answer; no figure has its messages."
     write(hub, 1, 1_204, *(f"n{number}" for number in range(5)), cluster=True)
     assert screen(hub).texts["partial"] == "≥: n0, n1, n2 and 2 more do not answer; no figure has their messages."
+
+
+def test_a_node_that_lacks_counts_makes_each_figure_the_least_and_is_named() -> None:
+    hub = Hub()
+    taken = snapshot(topic("orders", channel("orders", "billing", message_count=1_204)), second=START_S)
+    hub.write(ClusterSnapshot(merged=taken, state=ClusterState(), partial_total=("nsq-b3:4151",)))
+    made = screen(hub)
+    assert figures(made)["copies"] == "≥ 1,204"
+    assert {stat.value.title for stat in made.stats} == {"the answer of nsq-b3:4151 lacks counts"}
+    assert made.texts["partial"] == "≥: the answer of nsq-b3:4151 lacks counts."
+    overview = build_screen(Request(page="overview", role=Role.VIEWER), hub.live)
+    assert overview.subtitle.startswith("≥ 1 topic · ≥ 1 channel")
+    values = [stat.value for stat in overview.stats if stat.value.text != units.UNKNOWN]
+    assert values
+    assert all(one.is_least and one.title.endswith("the answer of nsq-b3:4151 lacks counts") for one in values)
 
 
 def test_rates_and_averages_without_a_silent_node_are_the_least_as_well() -> None:
