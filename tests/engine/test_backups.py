@@ -153,7 +153,7 @@ def test_requests_that_killed_commands_left_hold_up_nobody(bench: Bench) -> None
 
 def test_segments_stay_whole_as_long_as_they_are_copied(bench: Bench) -> None:
     bench.ask()
-    logs = list(bench.engine._backups._logs().values())
+    logs = list(bench.engine._backups._files.logs().values())
     assert all(log.retention.is_frozen for log in logs)
     bench.request.unlink()
     pass_time(bench.engine, bench.clock, 1_000)

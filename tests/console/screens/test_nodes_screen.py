@@ -21,10 +21,17 @@ from admin_console.screens.list_links import ListQuery
 from admin_console.vocabulary import units
 
 LOOKUPS = tuple(HttpAddress(f"lookup-{name}", 4161) for name in "ab")
-ANSWERS = Answers(answered_at_ms=units.now_ms())
+NOW_MS = units.now_ms()
+ANSWERS = Answers(answered_at_ms=NOW_MS)
 # Since when is shown in minutes: a slow run is no other text.
-_BEFORE_MS = units.now_ms() - 2 * 3_600_000
+_BEFORE_MS = NOW_MS - 2 * 3_600_000
 SILENT = Answers(_BEFORE_MS, 0, "http://c:4151/stats can't be reached: timed out", _BEFORE_MS)
+
+
+@pytest.fixture(autouse=True)
+def _standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the second at which the answers above were made."""
+    monkeypatch.setattr(units, "now_ms", lambda: NOW_MS)
 
 
 def node(host: str, **changes: Any) -> Node:
