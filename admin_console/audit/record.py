@@ -152,7 +152,10 @@ def intent_of(
     row = _row_of(request, action, topic=topic, channel=channel, detail=detail)
     row.phase = Phase.INTENT
     row.reason = reason[:200]
-    row.origin = Origin(request.build_absolute_uri(), request.headers.get("User-Agent", "")[:500], detail)
+    # Not `build_absolute_uri`: a Host that is not allowed raises there, and an act is no place for it.
+    host = request.META.get("HTTP_HOST") or request.META.get("SERVER_NAME", "")
+    url = f"{request.scheme}://{host}{request.get_full_path()}"
+    row.origin = Origin(url, request.headers.get("User-Agent", "")[:500], detail)
     return row
 
 

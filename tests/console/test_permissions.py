@@ -91,7 +91,7 @@ def test_strangers_are_sent_to_the_log_in_or_told_401() -> None:
         page, act = client.get(path), client.post(path)
         if LEAST_ROLES[name] == ANYONE:
             assert page.status_code == 200, name
-        elif path.startswith("/api/"):
+        elif path.startswith(("/api/", "/config/")):
             assert (page.status_code, act.status_code) == (401, 401), name
             assert page.json()["ok"] is False
         else:
