@@ -227,7 +227,8 @@ def test_a_token_may_what_its_permissions_say(tmp_path: Path) -> None:
             assert send(Client(), "POST", "/api/topics/orders", act, **as_full) == (200, {"message": ""})
             assert a.topics["orders"]["paused"]
             assert AuditRow.objects.get(phase="result").actor == "deploys"
-            assert send(Client(), "GET", "/api/topics", Authorization=f"Bearer {full[:-1]}0")[0] == 401
+            other = full[:-1] + ("1" if full.endswith("0") else "0")
+            assert send(Client(), "GET", "/api/topics", Authorization=f"Bearer {other}")[0] == 401
     finally:
         settings.DATA_PATH = settings_path
 
