@@ -8,6 +8,7 @@ browser says that it comes from such a page.
 import ipaddress
 import time
 from collections.abc import Callable
+from typing import cast
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -25,6 +26,13 @@ _PROGRAM = "nsqadmin-api"
 def is_ours(path: str) -> bool:
     """Whether nsqadmin's interface has the path."""
     return any(path == one or path.startswith(f"{one}/") for one in PATHS)
+
+
+class _CallerRequest(HttpRequest):
+    """A request without a session. _dont_enforce_csrf_checks: Django's own mark, which CsrfViewMiddleware reads."""
+
+    nsqadmin_token: CallerToken | None
+    _dont_enforce_csrf_checks: bool
 
 
 class NsqadminCallers:
@@ -45,10 +53,11 @@ class NsqadminCallers:
             if user is not None:
                 if _is_from_other_site(request):
                     return complaint("FORBIDDEN", status=403)
-                request.user = user
-                request.nsqadmin_token = token  # type: ignore[attr-defined]
-                # No cookie stands for this caller.
-                request._dont_enforce_csrf_checks = True  # type: ignore[attr-defined]
+                caller = cast(_CallerRequest, request)
+                caller.user = user
+                caller.nsqadmin_token = token
+                # No cookie stands for this caller, and a page of another site was refused above.
+                caller._dont_enforce_csrf_checks = True
         return self._get_response(request)
 
 

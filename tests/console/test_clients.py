@@ -18,7 +18,7 @@ from admin_console.live.broadcast import Broadcast
 from admin_console.screens.build import Request
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
-from tests.support.fake_node import FakeNode
+from tests.support.fake_node import FakeNode, info
 from tests.support.nsq_socket import NsqSocket
 from tests.support.pages.console import client_of, console_engine, make_user, see, words
 from tests.support.waiting import wait_for
@@ -59,7 +59,7 @@ def other(engine: EngineRunner) -> Iterator[FakeNode]:
         channel = {"channel_name": "billing", "depth": 7, "client_count": 1, "in_flight_count": 4, "message_count": 9}
         channel["clients"] = [client_at("billing-2", "10.2.0.38:40000")]
         node.answer_as_nsqd({"topic_name": "orders", "depth": 3, "message_count": 9, "channels": [channel]})
-        node.answers["/info"] = {**node.answers["/info"], "topology_zone": "eu-a"}  # type: ignore[dict-item]
+        node.answers["/info"] = {**info(node.port, version="1.3.0", started_s=1_700_000_000), "topology_zone": "eu-a"}
         cluster = get_cluster()
         assert cluster is not None
         cluster.change(Addresses.parse([], [node.address]))
