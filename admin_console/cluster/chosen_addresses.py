@@ -12,7 +12,6 @@ may ignore keeps the version; anything else raises it, and older versions then r
 
 import logging
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from admin_console.cluster.options import Addresses
@@ -73,8 +72,3 @@ class ChosenAddresses:
 
 def _texts(addresses: Addresses) -> dict[str, list[str]]:
     return {"lookupds": [str(one) for one in addresses.lookupds], "nsqds": [str(one) for one in addresses.nsqds]}
-
-
-def _addresses_in(fields: Mapping[str, list[str]]) -> Addresses:
-    """Raises KeyError, TypeError or ValueError for another form."""
-    return Addresses.parse(fields["lookupds"], fields["nsqds"])
