@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from admin_console.cluster.options import CLUSTER_OPTIONS, CONNECT_TIMEOUT, REQUEST_TIMEOUT, ClusterOptions
+from admin_console.cluster.calls.options import CLUSTER_OPTIONS, CONNECT_TIMEOUT, REQUEST_TIMEOUT, ClusterOptions
 from admin_console.nsqadmin_options import BASE_PATH, NSQADMIN_OPTIONS, NsqadminOptions
 from admin_console.vocabulary.console_option import ConsoleOption, environment_variable, seconds_of, split_list
 from queue_engine.vocabulary.client_key import TrustedAddresses

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from django.urls import URLPattern, URLResolver, include, path, register_converter
 
-from admin_console.cluster.node_clients import KEY
+from admin_console.cluster.merging.node_clients import KEY
 from admin_console.message_views import acts, files, lists, search, topic_messages
 from admin_console.nsqadmin.config import configuration
 from admin_console.views import (

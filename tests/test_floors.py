@@ -141,30 +141,40 @@ CONSOLE_MAY_IMPORT = {
     "graphs": "vocabulary",
     "accounts": "vocabulary database pacing",
     "migrations": "accounts",
-    "cluster": "vocabulary",
-    "gateway": "vocabulary pacing cluster",
+    "cluster.calls": "vocabulary",
+    "cluster.reading": "cluster.calls",
+    "cluster.merging": "vocabulary cluster.calls cluster.reading",
+    "cluster.lookupds": "cluster.calls cluster.reading",
+    "cluster.samples": "cluster.reading cluster.merging",
+    "cluster": "cluster.calls cluster.reading cluster.merging cluster.lookupds cluster.samples",
+    "gateway": "vocabulary pacing cluster.calls cluster.reading cluster.merging cluster",
     "audit": "vocabulary database accounts gateway",
     "answers": "database gateway",
     "rings": "",
     "diagnosis": "vocabulary gateway rings",
-    "hub": "cluster gateway rings diagnosis",
+    "hub": "cluster.merging gateway rings diagnosis",
     "messages": "vocabulary gateway",
-    "permissions": "vocabulary accounts audit gateway answers hub",
+    "permissions": "vocabulary accounts gateway audit answers hub",
     "security": "pacing accounts audit answers",
-    "screens": "vocabulary cluster gateway rings diagnosis hub permissions",
+    "screens": "vocabulary cluster.calls cluster.reading cluster.merging gateway rings diagnosis hub permissions",
     "history": "vocabulary pacing gateway rings hub screens",
     "live": "vocabulary accounts cluster gateway hub permissions screens",
     "api": "gateway answers rings hub screens history",
     "views": (
-        "vocabulary database pacing graphs accounts cluster audit gateway answers rings diagnosis hub messages"
-        " permissions screens history"
+        "vocabulary database pacing graphs accounts cluster.calls cluster.reading cluster.merging "
+        "cluster.lookupds cluster gateway audit answers rings diagnosis hub messages permissions screens history"
     ),
-    "message_views": "vocabulary audit gateway answers messages permissions views",
-    "nsqadmin": "vocabulary accounts cluster audit gateway hub permissions views",
-    "console": "vocabulary accounts cluster audit permissions security live views nsqadmin message_views",
-    "management": "vocabulary database accounts audit gateway views console",
+    "message_views": "vocabulary gateway audit answers messages permissions views",
+    "nsqadmin": (
+        "vocabulary accounts cluster.calls cluster.reading cluster.lookupds cluster gateway audit hub permissions views"
+    ),
+    "console": (
+        "vocabulary accounts cluster.calls cluster.merging audit permissions security live views message_views nsqadmin"
+    ),
+    "management": "vocabulary database accounts gateway audit views console",
     "management.commands": (
-        "vocabulary database pacing graphs accounts cluster audit gateway hub permissions console management"
+        "vocabulary database pacing graphs accounts cluster.calls cluster.reading cluster.merging cluster.samples "
+        "cluster gateway audit hub permissions console management"
     ),
 }
 

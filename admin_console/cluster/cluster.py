@@ -5,19 +5,19 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from admin_console.cluster.chosen_addresses import ChosenAddresses
-from admin_console.cluster.lookupds import Lookupds
-from admin_console.cluster.members import Identity
-from admin_console.cluster.merged import ClusterSnapshot
-from admin_console.cluster.nodes import ClusterState, NotCallingError
-from admin_console.cluster.options import NO_ADDRESSES, PACE, Addresses, ClusterOptions, Pace
-from admin_console.cluster.watches import Watch
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import NO_ADDRESSES, PACE, Addresses, ClusterOptions, Pace
+from admin_console.cluster.lookupds.lookupds import Lookupds
+from admin_console.cluster.merging.merged import ClusterSnapshot
+from admin_console.cluster.reading.members import Identity
+from admin_console.cluster.reading.nodes import ClusterState, NotCallingError
+from admin_console.cluster.reading.watches import Watch
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.vocabulary.errors import StorageError
 
 if TYPE_CHECKING:
-    from admin_console.cluster.node_http import NodeHttp
-    from admin_console.cluster.node_samples import NodeSampler
+    from admin_console.cluster.calls.node_http import NodeHttp
+    from admin_console.cluster.samples.node_samples import NodeSampler
 
 T = TypeVar("T")
 
@@ -169,9 +169,9 @@ class Cluster:
 
     def _begun(self, addresses: Addresses) -> Reader:
         # Here: a server without other nodes starts without an HTTP client.
-        from admin_console.cluster.merger import Merger
-        from admin_console.cluster.node_samples import NodeSampler
+        from admin_console.cluster.merging.merger import Merger
         from admin_console.cluster.reader import NodeReader
+        from admin_console.cluster.samples.node_samples import NodeSampler
 
         reader = NodeReader(
             self._options,

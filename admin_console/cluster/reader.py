@@ -10,16 +10,16 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from admin_console.cluster.difference_finder import DifferenceFinder
-from admin_console.cluster.members import Identity
-from admin_console.cluster.merged import ClusterSnapshot
-from admin_console.cluster.merger import Merger
-from admin_console.cluster.node_http import NodeHttp, tls_of
-from admin_console.cluster.node_tokens import NodeTokens
-from admin_console.cluster.nodes import ClusterState, NotCallingError
-from admin_console.cluster.options import Addresses, ClusterOptions, Pace
-from admin_console.cluster.poller import ClusterPoller
-from admin_console.cluster.watches import Watch
+from admin_console.cluster.calls.node_http import NodeHttp, tls_of
+from admin_console.cluster.calls.node_tokens import NodeTokens
+from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
+from admin_console.cluster.merging.difference_finder import DifferenceFinder
+from admin_console.cluster.merging.merged import ClusterSnapshot
+from admin_console.cluster.merging.merger import Merger
+from admin_console.cluster.reading.members import Identity
+from admin_console.cluster.reading.nodes import ClusterState, NotCallingError
+from admin_console.cluster.reading.poller import ClusterPoller
+from admin_console.cluster.reading.watches import Watch
 from queue_engine.delivery.stats import EngineSnapshot
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from hashlib import blake2s
 from typing import Any
 
 from admin_console.cluster.cluster import Cluster, get_cluster
-from admin_console.cluster.node_clients import KEY, client_stats
-from admin_console.cluster.node_stats import Figures, NodeStats
-from admin_console.cluster.nodes import Node
+from admin_console.cluster.merging.node_clients import KEY, client_stats
+from admin_console.cluster.reading.node_stats import Figures, NodeStats
+from admin_console.cluster.reading.nodes import Node
 from admin_console.gateway.gateway import ClientStats, Connections, EngineUnavailableError, Gateway, get_gateway
 from admin_console.vocabulary import units
 

@@ -4,9 +4,9 @@ import threading
 from dataclasses import dataclass
 
 from admin_console.cluster.cluster import get_cluster
-from admin_console.cluster.node_rates import NO_RATES, NodeRates, Rates
-from admin_console.cluster.nodes import ClusterState
-from admin_console.cluster.totals import NodeSums
+from admin_console.cluster.reading.node_rates import NO_RATES, NodeRates, Rates
+from admin_console.cluster.reading.nodes import ClusterState
+from admin_console.cluster.reading.totals import NodeSums
 from admin_console.gateway.client_list import ClientList, newest_clients
 from admin_console.gateway.gateway import EngineSnapshot, EngineUnavailableError, NodeInfo, get_gateway
 

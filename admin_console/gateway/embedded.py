@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from admin_console.cluster.members import Identity
+from admin_console.cluster.reading.members import Identity
 from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.changed import changed, code_of, deletion, line_of, order_of
 from admin_console.gateway.gateway import (

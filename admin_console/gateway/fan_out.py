@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from admin_console.cluster.addresses import HttpAddress
+from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.nodes import ClusterState
+from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActOrder, ActResult, Gateway
 from admin_console.gateway.pause_ends import End, get_pause_ends
 from admin_console.gateway.sentences import and_list, counted

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from admin_console.cluster.node_stats import NodeChannel, NodeTopic
+from admin_console.cluster.reading.node_stats import NodeChannel, NodeTopic
 
 # An act may remove so many messages more than its question counted, or a tenth: as the engine of a Penstock compares.
 COUNTS_TOLERANCE = 1_000

@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from admin_console.cluster.calls.node_http import NodeHttp
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.node_http import NodeHttp
-from admin_console.cluster.node_stats import node_stats_in
-from admin_console.cluster.nodes import Node, NotCallingError
+from admin_console.cluster.reading.node_stats import node_stats_in
+from admin_console.cluster.reading.nodes import Node, NotCallingError
 from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, UNKNOWN, ActOrder, ActResult, Asker
 from admin_console.gateway.held import Held, has_grown, now_and_then

@@ -10,9 +10,9 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any
 
+from admin_console.cluster.calls.node_http import NodeHttp
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.node_http import NodeHttp
-from admin_console.cluster.nodes import Node, NotCallingError
+from admin_console.cluster.reading.nodes import Node, NotCallingError
 from admin_console.gateway.gateway import MessageQuery, MessageRow, MessageRows, OneMessage, ReadRefusedError
 from admin_console.gateway.node_requests import why_node_can_not
 from admin_console.pacing.pace import PACE

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from admin_console.cluster.nodes import Node
+from admin_console.cluster.reading.nodes import Node
 from admin_console.gateway.gateway import ActOrder
 from admin_console.gateway.held import Held
 from queue_engine.delivery.stats import MessageResult, Outcome

@@ -9,18 +9,18 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from admin_console.cluster.addresses import HttpAddress
+from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.node_stats import Figures, NodeChannel, NodeTopic, node_stats_in
-from admin_console.cluster.nodes import Node, NotCallingError
-from admin_console.cluster.registrations import Registration, registrations_in
+from admin_console.cluster.reading.node_stats import Figures, NodeChannel, NodeTopic, node_stats_in
+from admin_console.cluster.reading.nodes import Node, NotCallingError
+from admin_console.cluster.reading.registrations import Registration, registrations_in
 from admin_console.gateway.gateway import ClientStats, Gateway, LatencyWindow, TopicStats
 from admin_console.pacing.pace import PACE
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError, list_in
 from queue_engine.vocabulary.figures import CHANNEL, CLIENT, TOPIC, Figure, in_stats
 
 if TYPE_CHECKING:
-    from admin_console.cluster.node_http import NodeHttp
+    from admin_console.cluster.calls.node_http import NodeHttp
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """The live hub: takes every snapshot of the engine, keeps fifteen minutes of it, and notifies its listeners.
 
-With other nodes the snapshots are those of the cluster (`cluster/merged.py`), merged over all nodes; everything below
-reads them as those of one engine.
+With other nodes the snapshots are those of the cluster (`cluster/merging/merged.py`), merged over all nodes; everything
+below reads them as those of one engine.
 
 The hub belongs to the web side's event loop. The thread that made a snapshot hands it over (`attach`) and never waits.
 Pages read `hub.live` from worker threads. The hub replaces that object as a whole; a ring that is written while a page
@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from admin_console.cluster.merged import NO_GROWTH, ClusterSnapshot, Growth
+from admin_console.cluster.merging.merged import NO_GROWTH, ClusterSnapshot, Growth
 from admin_console.diagnosis.diagnosis import ENGINE, Diagnosis, diagnose_all
 from admin_console.diagnosis.states import State, in_force
 from admin_console.hub.node_rings import NodeRings

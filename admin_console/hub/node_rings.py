@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Sequence
 from operator import add
 from typing import TYPE_CHECKING
 
-from admin_console.cluster.growth import grown
-from admin_console.cluster.merged import NO_GROWTH, TOTAL
+from admin_console.cluster.merging.growth import grown
+from admin_console.cluster.merging.merged import NO_GROWTH, TOTAL
 from admin_console.rings.depth_jumps import DepthCounts, jump_at_topic, jump_in_channel
 from admin_console.rings.rings import SECONDS, Clock, Layout, Rings
 
 if TYPE_CHECKING:
-    from admin_console.cluster.merged import ClusterSnapshot, TopicPlace
+    from admin_console.cluster.merging.merged import ClusterSnapshot, TopicPlace
     from admin_console.gateway.gateway import ChannelStats, TopicStats
 
 Key = tuple[str, str]  # as in hub.py

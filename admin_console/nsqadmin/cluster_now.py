@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from admin_console.cluster.addresses import HttpAddress
+from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import Cluster, get_cluster
-from admin_console.cluster.nodes import Node
-from admin_console.cluster.registrations import Registration
+from admin_console.cluster.reading.nodes import Node
+from admin_console.cluster.reading.registrations import Registration
 from admin_console.gateway.gateway import EngineUnavailableError, Gateway, get_gateway
 from admin_console.gateway.nodes_now import LookupdAnswer, NodeAnswer, read_engine, read_lookupds, read_nodes
 from admin_console.nsqadmin.documents import Producer

@@ -15,8 +15,8 @@ from django.http import HttpRequest, HttpResponse
 
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import begin_act, intent_of
+from admin_console.cluster.calls.options import Addresses
 from admin_console.cluster.cluster import Cluster, NotChangedError
-from admin_console.cluster.options import Addresses
 from admin_console.gateway.gateway import log_level_setting
 from admin_console.nsqadmin.answers import answer, by_method, complaint
 from admin_console.nsqadmin.callers import may_act

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from admin_console.cluster.node_stats import Figures, NodeChannel, NodeTopic
-from admin_console.cluster.registrations import Registration
+from admin_console.cluster.reading.node_stats import Figures, NodeChannel, NodeTopic
+from admin_console.cluster.reading.registrations import Registration
 from admin_console.gateway.nodes_now import NodeAnswer
 
 Document = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from django.http import HttpRequest, HttpResponse
 
-from admin_console.cluster.lookupd_answers import topics_listed
+from admin_console.cluster.lookupds.lookupd_answers import topics_listed
 from admin_console.nsqadmin import documents
 from admin_console.nsqadmin.answers import answer, complaint, partial, upstream
 from admin_console.nsqadmin.callers import may_read

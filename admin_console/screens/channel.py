@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from admin_console.cluster.node_clients import KEY
+from admin_console.cluster.merging.node_clients import KEY
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.failing import FAILING
 from admin_console.diagnosis.finding import TONES
@@ -29,7 +29,7 @@ from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
-    from admin_console.cluster.merged import Place
+    from admin_console.cluster.merging.merged import Place
     from admin_console.gateway.gateway import InFlightStats
 
 CLIENTS_MAX = 200

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from admin_console.cluster import differences as kinds
-from admin_console.cluster.differences import Difference
+from admin_console.cluster.merging import differences as kinds
+from admin_console.cluster.merging.differences import Difference
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import BaseCell, Cell, Chip, LinkCell, SentenceCell, StateCell
 from admin_console.screens.links import act_cell, node_url, url_of

@@ -4,10 +4,10 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from admin_console.cluster.addresses import HttpAddress
-from admin_console.cluster.node_figures import topic_stats
-from admin_console.cluster.nodes import ClusterState, Node
-from admin_console.cluster.registrations import Registration
+from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.merging.node_figures import topic_stats
+from admin_console.cluster.reading.nodes import ClusterState, Node
+from admin_console.cluster.reading.registrations import Registration
 from admin_console.gateway.client_list import ClientList
 from admin_console.gateway.cluster_view import ClusterView, OwnNode
 from admin_console.gateway.gateway import CHANNEL_HELP, ChannelStats, TopicStats, full_version

@@ -18,8 +18,8 @@ from admin_console.screens.rates import GROWTH_LABEL
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
-    from admin_console.cluster.merged import Place
-    from admin_console.cluster.nodes import Node
+    from admin_console.cluster.merging.merged import Place
+    from admin_console.cluster.reading.nodes import Node
     from admin_console.gateway.gateway import ChannelStats
 
 _OWN_PRODUCT = f"Penstock {full_version().partition('+')[0]}"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from admin_console.cluster.addresses import HttpAddress
-from admin_console.cluster.nodes import Answers, ClusterState, Lookupd, Node
-from admin_console.cluster.totals import Total
+from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.reading.nodes import Answers, ClusterState, Lookupd, Node
+from admin_console.cluster.reading.totals import Total
 from admin_console.gateway.cluster_view import ClusterView, OwnNode
 from admin_console.gateway.gateway import full_version
 from admin_console.screens.cells import BaseCell, BesideCell, Cell, Chip, ProgressCell, StateCell, TimesCell

@@ -17,7 +17,7 @@ from admin_console.screens.parts import Column, Stat
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
-    from admin_console.cluster.nodes import Node
+    from admin_console.cluster.reading.nodes import Node
     from admin_console.gateway.gateway import TopicStats
 
 NAMES_MAX = 3

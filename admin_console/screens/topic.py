@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from admin_console.cluster.node_clients import nodes_of_producers
+from admin_console.cluster.merging.node_clients import nodes_of_producers
 from admin_console.gateway.gateway import CHANNEL_HELP
 from admin_console.hub.hub import LiveState
 from admin_console.rings import figures

@@ -8,9 +8,9 @@ from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
 from django.views.decorators.http import require_safe
 
-from admin_console.cluster.addresses import HttpAddress
+from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import get_cluster
-from admin_console.cluster.lookupd_answers import ListedProducer, ListedTopic, LookupdReport, topics_listed
+from admin_console.cluster.lookupds.lookupd_answers import ListedProducer, ListedTopic, LookupdReport, topics_listed
 from admin_console.gateway.gateway import LookupdStats, get_gateway, why_no_engine
 from admin_console.gateway.sentences import and_list
 from admin_console.permissions.allowed import CheckedRequest

@@ -7,9 +7,9 @@ from typing import Any, cast
 from django.http import HttpRequest
 from django.urls import reverse
 
-from admin_console.cluster.addresses import HttpAddress
+from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import Cluster, get_cluster
-from admin_console.cluster.lookupd_answers import ListedTopic, LookupdOutcome, topics_listed
+from admin_console.cluster.lookupds.lookupd_answers import ListedTopic, LookupdOutcome, topics_listed
 from admin_console.gateway.fan_out import ActingNode, EmbeddedNode, NodeResult, fan_out
 from admin_console.gateway.gateway import DONE, FAILED, NAME_LENGTH_MAX, UNKNOWN, ActOrder, ActResult, Asker
 from admin_console.gateway.held import Held

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from admin_console.cluster.cluster import Cluster, get_cluster
-from admin_console.cluster.merged import TopicPlace
-from admin_console.cluster.topic_sums import merged_topic
+from admin_console.cluster.merging.merged import TopicPlace
+from admin_console.cluster.merging.topic_sums import merged_topic
 from admin_console.gateway.fan_out import (
     ActingNode,
     EmbeddedNode,
@@ -32,7 +32,7 @@ from admin_console.views.question import NodeRow, Question
 from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
-    from admin_console.cluster.nodes import Node
+    from admin_console.cluster.reading.nodes import Node
     from admin_console.gateway.node_messages import NodeMessages
 
 NODE = "node"  # the field, or the parameter of a link, with the name of a node; several times for several

@@ -10,8 +10,8 @@ from django.http import HttpResponse
 from django.template.loader import render_to_string
 
 from admin_console.cluster.cluster import get_cluster
-from admin_console.cluster.merged import ClusterSnapshot
-from admin_console.cluster.nodes import ClusterState
+from admin_console.cluster.merging.merged import ClusterSnapshot
+from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.gateway.cluster_view import ClusterView, cluster_view
 from admin_console.gateway.gateway import (
     EngineSnapshot,

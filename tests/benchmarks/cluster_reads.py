@@ -24,10 +24,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import Addresses, ClusterOptions
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.merged import ClusterSnapshot
-from admin_console.cluster.options import Addresses, ClusterOptions
+from admin_console.cluster.merging.merged import ClusterSnapshot
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.service.runner import EngineRunner
 from tests.benchmarks.load.gate import LoadProgram

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.cluster.alone_server import AloneServer
+from admin_console.cluster.samples.alone_server import AloneServer
 from queue_engine.client.log_api.log_client import LogClient
 from queue_engine.storage.disk.backup_files import INCOMPLETE_NAME
 from queue_engine.vocabulary.errors import (

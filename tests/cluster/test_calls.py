@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.cluster import node_http
-from admin_console.cluster.addresses import HttpAddress
-from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls import node_http
+from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import NO_ADDRESSES, ClientTls, ClusterOptions
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.lookupd_calls import read_report
-from admin_console.cluster.nodes import NotCallingError
-from admin_console.cluster.options import NO_ADDRESSES, ClientTls, ClusterOptions
+from admin_console.cluster.lookupds.lookupd_calls import read_report
+from admin_console.cluster.reading.nodes import NotCallingError
 from admin_console.gateway import nodes_now
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
 from tests.cluster.test_cluster import cluster_of

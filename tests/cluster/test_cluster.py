@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from admin_console.cluster.addresses import HttpAddress
-from admin_console.cluster.chosen_addresses import NAME, ChosenAddresses
+from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.calls.chosen_addresses import NAME, ChosenAddresses
+from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.members import Identity
-from admin_console.cluster.node_stats import node_stats_in
-from admin_console.cluster.nodes import ClusterState, Node, NotCallingError
-from admin_console.cluster.options import Addresses, ClusterOptions, Pace
-from admin_console.cluster.stretch import Stretch
-from admin_console.cluster.totals import NodeSums, Total
+from admin_console.cluster.reading.members import Identity
+from admin_console.cluster.reading.node_stats import node_stats_in
+from admin_console.cluster.reading.nodes import ClusterState, Node, NotCallingError
+from admin_console.cluster.reading.stretch import Stretch
+from admin_console.cluster.reading.totals import NodeSums, Total
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
 from queue_engine.storage.disk.checked_line import encode_line
 from queue_engine.vocabulary.errors import NewerFormatError, StorageError
@@ -265,7 +265,7 @@ def _endless(body: Callable[[], Iterator[bytes]]) -> Any:
 def test_an_endless_answer_ends_at_the_limit_and_a_slow_one_at_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admin_console.cluster.node_http.ANSWER_BYTES_MAX", 100_000)
+    monkeypatch.setattr("admin_console.cluster.calls.node_http.ANSWER_BYTES_MAX", 100_000)
     is_over = threading.Event()
 
     def drops() -> Iterator[bytes]:
@@ -480,7 +480,7 @@ def test_a_figure_that_can_t_be_right_is_unknown_and_costs_no_other() -> None:
 
 
 def test_channels_beyond_the_limit_are_counted_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admin_console.cluster.node_stats.CHANNELS_MAX", 4)
+    monkeypatch.setattr("admin_console.cluster.reading.node_stats.CHANNELS_MAX", 4)
     channels = [{"channel_name": f"c{number}"} for number in range(3)]
     stats = node_stats_in({"topics": [{"topic_name": name, "channels": channels} for name in ("a", "b")]})
     assert stats is not None

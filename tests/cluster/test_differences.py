@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from admin_console.cluster.addresses import HttpAddress
-from admin_console.cluster.difference_finder import LASTING_S, DifferenceFinder
-from admin_console.cluster.differences import (
+from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.calls.node_clock import ClockOffset
+from admin_console.cluster.merging.difference_finder import LASTING_S, DifferenceFinder
+from admin_console.cluster.merging.differences import (
     Difference,
     Peer,
     clocks,
@@ -17,15 +18,14 @@ from admin_console.cluster.differences import (
     shares,
     versions,
 )
-from admin_console.cluster.members import Identity, Member
-from admin_console.cluster.merged import TopicPlace
-from admin_console.cluster.merger import Merger
-from admin_console.cluster.node_clock import ClockOffset
-from admin_console.cluster.node_info import NodeInfo
-from admin_console.cluster.node_stats import node_stats_in
-from admin_console.cluster.nodes import Answers, ClusterState, Lookupd, Node
-from admin_console.cluster.registrations import Registration
-from admin_console.cluster.topic_differences import differences_of_topic
+from admin_console.cluster.merging.merged import TopicPlace
+from admin_console.cluster.merging.merger import Merger
+from admin_console.cluster.merging.topic_differences import differences_of_topic
+from admin_console.cluster.reading.members import Identity, Member
+from admin_console.cluster.reading.node_info import NodeInfo
+from admin_console.cluster.reading.node_stats import node_stats_in
+from admin_console.cluster.reading.nodes import Answers, ClusterState, Lookupd, Node
+from admin_console.cluster.reading.registrations import Registration
 from tests.support.pages.snapshots import channel, topic
 
 NOW_MS = 1_800_000_000_000

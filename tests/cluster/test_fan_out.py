@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from admin_console.cluster.calls.options import ClusterOptions
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.options import ClusterOptions
 from admin_console.gateway.fan_out import ActingNode, NodeResult, by_node, delete_in_order, fan_out, summary
 from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, UNKNOWN, ActOrder, ActResult
 from admin_console.gateway.node_gateway import NodeGateway

@@ -4,12 +4,12 @@ from dataclasses import fields, replace
 from random import Random
 from typing import Any
 
-from admin_console.cluster.merged import NO_GROWTH, TOTAL, ClusterSnapshot
-from admin_console.cluster.merger import Merger
-from admin_console.cluster.node_clients import client_stats
-from admin_console.cluster.node_figures import CHANNEL_COUNTS
-from admin_console.cluster.nodes import Node
-from admin_console.cluster.topic_sums import merged_topic
+from admin_console.cluster.merging.merged import NO_GROWTH, TOTAL, ClusterSnapshot
+from admin_console.cluster.merging.merger import Merger
+from admin_console.cluster.merging.node_clients import client_stats
+from admin_console.cluster.merging.node_figures import CHANNEL_COUNTS
+from admin_console.cluster.merging.topic_sums import merged_topic
+from admin_console.cluster.reading.nodes import Node
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.figures import CLIENT

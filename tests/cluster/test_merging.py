@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import NO_ADDRESSES, Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.merged import NO_GROWTH, ClusterSnapshot
-from admin_console.cluster.options import NO_ADDRESSES, Addresses, ClusterOptions, Pace
+from admin_console.cluster.merging.merged import NO_GROWTH, ClusterSnapshot
 from queue_engine.delivery.stats import EngineSnapshot
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.pages import snapshots

@@ -1,8 +1,8 @@
 """The rates of a node: averages over its last readings, which no restart and no deletion makes negative."""
 
-from admin_console.cluster.node_rates import NO_RATES, NodeRates, Rates
-from admin_console.cluster.node_stats import node_stats_in
-from admin_console.cluster.totals import NodeSums
+from admin_console.cluster.reading.node_rates import NO_RATES, NodeRates, Rates
+from admin_console.cluster.reading.node_stats import node_stats_in
+from admin_console.cluster.reading.totals import NodeSums
 
 
 def sums(messages: int | None, finished: int | None = 0) -> NodeSums:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.cluster.addresses import HttpAddress, ip_of
-from admin_console.cluster.node_rules import NodeRules
-from admin_console.cluster.node_tokens import NodeTokens
+from admin_console.cluster.calls.addresses import HttpAddress, ip_of
+from admin_console.cluster.calls.node_rules import NodeRules
+from admin_console.cluster.calls.node_tokens import NodeTokens
 
 
 def address(text: str) -> HttpAddress:

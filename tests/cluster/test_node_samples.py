@@ -7,14 +7,14 @@ from typing import Any
 import orjson
 import pytest
 
-from admin_console.cluster.addresses import HttpAddress
-from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.members import Member
-from admin_console.cluster.node_samples import SILENCE_MAX_S, DirectorySamples, NodeSampler
-from admin_console.cluster.node_stats import node_stats_in
-from admin_console.cluster.nodes import Answers, ClusterState, Node
-from admin_console.cluster.options import Addresses, ClusterOptions, Pace
+from admin_console.cluster.reading.members import Member
+from admin_console.cluster.reading.node_stats import node_stats_in
+from admin_console.cluster.reading.nodes import Answers, ClusterState, Node
+from admin_console.cluster.samples.node_samples import SILENCE_MAX_S, DirectorySamples, NodeSampler
 from queue_engine.engine.samples.sample_format import Sample, decode_sample
 from queue_engine.lake.history.sample_rows import rows_of
 from queue_engine.service.http.stats import Wanted, stats_json

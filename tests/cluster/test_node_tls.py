@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from admin_console.cluster.addresses import HttpAddress
-from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import CLUSTER_OPTIONS, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.nodes import NO_ANSWER, ClusterState, Node
-from admin_console.cluster.options import CLUSTER_OPTIONS, ClusterOptions, Pace
+from admin_console.cluster.reading.nodes import NO_ANSWER, ClusterState, Node
 from queue_engine.client.http_json import HttpRefusedError
 from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.vocabulary.clock import NS_PER_MS

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from admin_console.cluster.merger import Merger
-from admin_console.cluster.node_windows import NodeWindow, merged_window
+from admin_console.cluster.merging.merger import Merger
+from admin_console.cluster.merging.node_windows import NodeWindow, merged_window
 from admin_console.screens import latency
 from queue_engine.delivery.latency_window import NO_LATENCIES, ChannelWindow, LatencyWindow
 from queue_engine.vocabulary.latency.latency_buckets import bucket_of

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.node_clock import ClockOffset
+from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster, set_cluster
-from admin_console.cluster.node_clock import ClockOffset
-from admin_console.cluster.node_stats import NodeStats, NodeTopic
-from admin_console.cluster.options import Addresses, ClusterOptions, Pace
-from admin_console.cluster.watches import WATCH_S, Watch, Watches
+from admin_console.cluster.reading.node_stats import NodeStats, NodeTopic
+from admin_console.cluster.reading.watches import WATCH_S, Watch, Watches
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.live.broadcast import Broadcast
 from admin_console.screens.build import Request
@@ -120,7 +120,7 @@ def test_clients_of_a_channel_are_read_while_a_page_shows_them_and_dropped_after
         wait_for("readings of all topics", watched(never_missing, show))
         a.topics["orders"]["channels"][0].update(clients=[], client_count=0)
         wait_for("its end", watched(lambda: clients() == (), show))
-        monkeypatch.setattr("admin_console.cluster.watches.WATCH_S", 0.05)
+        monkeypatch.setattr("admin_console.cluster.reading.watches.WATCH_S", 0.05)
         show()
         wait_for("the end of the watch", lambda: clients() is None)
 

@@ -9,7 +9,7 @@ import pytest
 
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.cluster.cluster import set_cluster
-from admin_console.cluster.nodes import ClusterState
+from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.gateway.gateway import ActOrder, ActResult
 from admin_console.views import bulk_acts
 from admin_console.views.on_nodes import OnNodes

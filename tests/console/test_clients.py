@@ -10,8 +10,8 @@ import orjson
 import pytest
 from django.test import Client
 
+from admin_console.cluster.calls.options import Addresses, Pace
 from admin_console.cluster.cluster import get_cluster
-from admin_console.cluster.options import Addresses, Pace
 from admin_console.gateway.client_list import newest_clients
 from admin_console.hub.hub import get_hub
 from admin_console.live.broadcast import Broadcast

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import NO_ADDRESSES, ClusterOptions
 from admin_console.cluster.cluster import Cluster, set_cluster
-from admin_console.cluster.options import NO_ADDRESSES, ClusterOptions
 from admin_console.gateway.cluster_only import ClusterOnlyGateway
 from admin_console.gateway.gateway import set_gateway
 from admin_console.gateway.pipeline import Pipeline, set_pipeline

@@ -8,8 +8,8 @@ import orjson
 import pytest
 from django.test import Client
 
+from admin_console.cluster.calls.options import Addresses
 from admin_console.cluster.cluster import get_cluster
-from admin_console.cluster.options import Addresses
 from admin_console.hub.hub import get_hub
 from admin_console.live.broadcast import Broadcast
 from admin_console.screens.build import Request

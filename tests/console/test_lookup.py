@@ -11,10 +11,10 @@ import pytest
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
-from admin_console.cluster import lookupds
-from admin_console.cluster.addresses import HttpAddress
+from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import get_cluster
-from admin_console.cluster.lookupd_answers import LookupdProducer, LookupdReport, LookupdTopic, topics_listed
+from admin_console.cluster.lookupds import lookupds
+from admin_console.cluster.lookupds.lookupd_answers import LookupdProducer, LookupdReport, LookupdTopic, topics_listed
 from admin_console.views.lookup_acts import may_go_on, result_of
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner

@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 
 from admin_console.audit.models import AuditRow
-from admin_console.cluster.addresses import HttpAddress
+from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import get_cluster
-from admin_console.cluster.lookupd_answers import LookupdReport, topics_listed
+from admin_console.cluster.lookupds.lookupd_answers import LookupdReport, topics_listed
 from admin_console.vocabulary.roles import Role
 from tests.support.fake_node import FakeNode, Request, producer
 from tests.support.fake_nsqd import FakeNsqd, channel, topic

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from admin_console.cluster.node_stats import node_stats_in
-from admin_console.cluster.registrations import registrations_in
+from admin_console.cluster.reading.node_stats import node_stats_in
+from admin_console.cluster.reading.registrations import registrations_in
 from admin_console.gateway.nodes_now import NodeAnswer
 from admin_console.nsqadmin import documents
 from admin_console.nsqadmin.documents import Producer

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from admin_console.cluster.addresses import HttpAddress
-from admin_console.cluster.members import Identity, Member
-from admin_console.cluster.node_info import NodeInfo
-from admin_console.cluster.node_stats import node_stats_in
-from admin_console.cluster.nodes import Answers, ClusterState, Node
-from admin_console.cluster.options import Addresses
-from admin_console.cluster.registrations import Registration
+from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.calls.options import Addresses
+from admin_console.cluster.reading.members import Identity, Member
+from admin_console.cluster.reading.node_info import NodeInfo
+from admin_console.cluster.reading.node_stats import node_stats_in
+from admin_console.cluster.reading.nodes import Answers, ClusterState, Node
+from admin_console.cluster.reading.registrations import Registration
 
 ERROR = "http://nsq/stats can't be reached: Connection refused."
 

@@ -34,12 +34,12 @@ from admin_console.audit import head_file
 from admin_console.audit.notifier import Notifier
 from admin_console.audit.upkeep import AuditUpkeep
 from admin_console.audit.writer import AuditWriter
-from admin_console.cluster.alone_server import AloneServer
-from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import PACE as PACE_OF_NODES
 from admin_console.cluster.cluster import Cluster, set_cluster
-from admin_console.cluster.members import Identity
-from admin_console.cluster.merged import ClusterSnapshot
-from admin_console.cluster.options import PACE as PACE_OF_NODES
+from admin_console.cluster.merging.merged import ClusterSnapshot
+from admin_console.cluster.reading.members import Identity
+from admin_console.cluster.samples.alone_server import AloneServer
 from admin_console.database.condition import CONDITION
 from admin_console.database.opening import ConsoleDatabase
 from admin_console.database.version import complaint_about_version

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.options import Addresses, ClusterOptions, Pace
 from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.fan_out import ActingNode, EmbeddedNode, fan_out
 from admin_console.gateway.gateway import NO_AUTHOR, ActOrder, ActResult

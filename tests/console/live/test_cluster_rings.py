@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from admin_console.cluster.merger import Merger
-from admin_console.cluster.nodes import Node
+from admin_console.cluster.merging.merger import Merger
+from admin_console.cluster.reading.nodes import Node
 from admin_console.hub.hub import TOTAL, Hub, LiveState
 from admin_console.rings.figures import ARRIVED, FINISHED, GROWTH
 from queue_engine.vocabulary.clock import NS_PER_S

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from admin_console.cluster.nodes import Node
+from admin_console.cluster.reading.nodes import Node
 from admin_console.gateway.client_list import ClientList
 from admin_console.gateway.cluster_view import ClusterView
 from admin_console.hub.hub import Hub, LiveState

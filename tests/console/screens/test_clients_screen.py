@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from admin_console.cluster.nodes import ClusterState
+from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.gateway.client_list import Client, ClientList, ClientRates
 from admin_console.gateway.cluster_view import ClusterView
 from admin_console.gateway.gateway import ClientStats

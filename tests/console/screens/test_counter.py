@@ -1,7 +1,7 @@
 """The page Counter: messages of the whole cluster and their rates, partial where a node is silent."""
 
-from admin_console.cluster.merged import ClusterSnapshot
-from admin_console.cluster.nodes import ClusterState
+from admin_console.cluster.merging.merged import ClusterSnapshot
+from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.hub.hub import Hub
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Screen

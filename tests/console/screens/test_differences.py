@@ -2,9 +2,9 @@
 
 from html import unescape
 
-from admin_console.cluster.differences import Difference
-from admin_console.cluster.merged import ClusterSnapshot
-from admin_console.cluster.nodes import ClusterState
+from admin_console.cluster.merging.differences import Difference
+from admin_console.cluster.merging.merged import ClusterSnapshot
+from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.gateway.cluster_view import ClusterView
 from admin_console.hub.hub import Hub
 from admin_console.screens.build import Request, build_screen

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from admin_console.cluster.addresses import HttpAddress
-from admin_console.cluster.members import Identity, Member
-from admin_console.cluster.node_info import NodeInfo
-from admin_console.cluster.node_rates import Rates
-from admin_console.cluster.node_stats import NodeStats
-from admin_console.cluster.nodes import Answers, ClusterState, Lookupd, Node
-from admin_console.cluster.options import Addresses
-from admin_console.cluster.registrations import Registration
-from admin_console.cluster.totals import NodeSums
+from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.calls.options import Addresses
+from admin_console.cluster.reading.members import Identity, Member
+from admin_console.cluster.reading.node_info import NodeInfo
+from admin_console.cluster.reading.node_rates import Rates
+from admin_console.cluster.reading.node_stats import NodeStats
+from admin_console.cluster.reading.nodes import Answers, ClusterState, Lookupd, Node
+from admin_console.cluster.reading.registrations import Registration
+from admin_console.cluster.reading.totals import NodeSums
 from admin_console.gateway.cluster_view import ClusterView
 from admin_console.screens import node as node_screen
 from admin_console.screens import nodes

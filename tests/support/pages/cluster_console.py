@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster, set_cluster
-from admin_console.cluster.members import Identity
-from admin_console.cluster.merger import Merger
-from admin_console.cluster.nodes import ClusterState
-from admin_console.cluster.options import Addresses, ClusterOptions, Pace
+from admin_console.cluster.merging.merger import Merger
+from admin_console.cluster.reading.members import Identity
+from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.gateway.gateway import get_gateway
 from admin_console.hub.hub import get_hub
 from queue_engine.service.runner import EngineRunner

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import Any
 
-from admin_console.cluster.merger import Merger
-from admin_console.cluster.nodes import Node
+from admin_console.cluster.merging.merger import Merger
+from admin_console.cluster.reading.nodes import Node
 from admin_console.hub.hub import Hub, LiveState
 from queue_engine.delivery.stats import EngineSnapshot
 from tests.support import cluster_states

@@ -13,10 +13,10 @@ from weakref import WeakKeyDictionary
 from django.test import Client
 
 from admin_console.accounts.models import User
-from admin_console.cluster.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import NO_ADDRESSES, PACE, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster, get_cluster, set_cluster
-from admin_console.cluster.merger import Merger
-from admin_console.cluster.options import NO_ADDRESSES, PACE, ClusterOptions, Pace
+from admin_console.cluster.merging.merger import Merger
 from admin_console.gateway.embedded import EmbeddedGateway, identity_of
 from admin_console.gateway.gateway import set_gateway
 from admin_console.gateway.pipeline import Pipeline, set_pipeline

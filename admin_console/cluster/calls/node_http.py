@@ -1,0 +1,211 @@
+"""Calls to nodes and nsqlookupds: within deadlines and sizes, never to an address that the rules refuse."""
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+
+from admin_console.cluster.calls.addresses import HttpAddress, ip_of
+from admin_console.cluster.calls.node_clock import ClockOffset
+from admin_console.cluster.calls.node_rules import NodeRules
+from admin_console.cluster.calls.node_tokens import NodeTokens
+from admin_console.cluster.calls.options import ClientTls, ClusterOptions
+from queue_engine.client.http_json import HttpJson, HttpRefusedError, JsonAnswer, UnreachableError
+from queue_engine.client.tools.connecting import tls_context
+
+# Of all nodes together, apart by their kind: more at once would only make each of them slower.
+CALLS_MAX = 16
+Purpose = Literal["poll", "page", "act"]
+"""Of a read: the poller's own; one that a request waits for; one that an operator's act needs."""
+# Of the reads for nodes whose last one failed or took so long: they do not take the turns of all others.
+SLOW_CALLS_MAX = 4
+SLOW_S = 1.0
+# /stats of ten thousand channels has 9 MB.
+ANSWER_BYTES_MAX = 32 << 20
+
+
+class CheckedResolver(AbstractResolver):
+    """Resolves names, and drops the addresses that the rules refuse: the check and the connection see the same
+    address, whatever the name resolves to the next time. trusted: host and port of the nsqlookupds, which no other
+    program names: the options do, or the engine registers with them."""
+
+    def __init__(self, rules: NodeRules) -> None:
+        self.rules = rules
+        self.trusted: set[tuple[str, int]] = set()
+        self._system = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Raises OSError with the rule's sentence where no address is left."""
+        found = await self._system.resolve(host, port, family)
+        allowed: list[ResolveResult] = []
+        refusal = ""
+        for one in found:
+            ip = ip_of(one["host"].partition("%")[0])
+            reason = "it resolves to no IP address" if ip is None else self.rules.refusal_of_resolved(host, port, ip)
+            if reason and (host, port) not in self.trusted:
+                refusal = reason
+            else:
+                allowed.append(one)
+        if not allowed:
+            raise OSError(refusal or f"{host} has no address")
+        return allowed
+
+    async def close(self) -> None:
+        await self._system.close()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    """took_ms: without the wait for its turn. clock: None where the answer has no date."""
+
+    document: Any
+    took_ms: int
+    clock: ClockOffset | None
+
+
+class NodeHttp:
+    """`async with NodeHttp(…) as http`; belongs to the event loop that runs when it is made. rules may be replaced at
+    any time. tokens: returns those of now."""
+
+    def __init__(
+        self, options: ClusterOptions, rules: NodeRules, tls: ssl.SSLContext, tokens: Callable[[], NodeTokens]
+    ) -> None:
+        self._resolver = CheckedResolver(rules)
+        self._tokens = tokens
+        self._calls = asyncio.Semaphore(CALLS_MAX - SLOW_CALLS_MAX)
+        self._slow_calls = asyncio.Semaphore(SLOW_CALLS_MAX)
+        self._slow: set[HttpAddress] = set()
+        self._pages = asyncio.Semaphore(CALLS_MAX)
+        self._acts = asyncio.Semaphore(CALLS_MAX)  # an operator's act does not wait behind reads of silent nodes
+        self._http = HttpJson(
+            timeout_s=options.request_timeout_s,
+            connect_timeout_s=options.connect_timeout_s,
+            tls=tls,
+            resolver=self._resolver,
+            redirects_max=0,
+            answer_bytes_max=ANSWER_BYTES_MAX,
+        )
+        # Nodes that answer on http with 403 and the port of their https, as nsqd does with --tls-required.
+        self._https: dict[HttpAddress, HttpAddress] = {}
+
+    @property
+    def rules(self) -> NodeRules:
+        return self._resolver.rules
+
+    @rules.setter
+    def rules(self, rules: NodeRules) -> None:
+        self._resolver.rules = rules
+
+    async def __aenter__(self) -> "NodeHttp":
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._http.__aexit__(*exc)
+
+    async def get_of_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """The document of `read_lookupd`."""
+        return (await self.read_lookupd(address, path, query)).document
+
+    async def read_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str] | None = None) -> NodeAnswer:
+        """An nsqlookupd's answer. Raises as `HttpJson.get`."""
+        self._resolver.trusted.add((address.host, address.port))
+        return await self._in_turn(address, lambda: self._http.dated(f"{address.url}{path}", query))
+
+    async def get_of_node(
+        self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, purpose: Purpose = "poll"
+    ) -> Any:
+        """The document of a node's answer, as `read_node` has it."""
+        return (await self.read_node(target, path, query, purpose=purpose)).document
+
+    async def read_node(
+        self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, purpose: Purpose = "poll"
+    ) -> NodeAnswer:
+        """A node's answer; by https where the node names its port. Raises as `HttpJson.get`."""
+
+        async def get(url: str, token: str) -> JsonAnswer:
+            return await self._http.dated(f"{url}{path}", query, token=token)
+
+        return await self._in_turn(target, lambda: self._of_node(target, get), purpose=purpose)
+
+    async def _in_turn(
+        self, target: HttpAddress, call: Callable[[], Awaitable[JsonAnswer]], *, purpose: Purpose = "poll"
+    ) -> NodeAnswer:
+        async with self._turn_of(target, purpose):
+            began_s, sent_ms = time.monotonic(), _now_ms()
+            self._slow.add(target)
+            answer = await call()
+            took_s = time.monotonic() - began_s
+            if took_s < SLOW_S:
+                self._slow.discard(target)
+            return NodeAnswer(answer.document, round(took_s * 1000), ClockOffset.of(answer.date, sent_ms, _now_ms()))
+
+    def _turn_of(self, target: HttpAddress, purpose: Purpose) -> asyncio.Semaphore:
+        if purpose == "poll":
+            return self._slow_calls if target in self._slow else self._calls
+        return self._acts if purpose == "act" else self._pages
+
+    async def post_to_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str]) -> bytes:
+        """Have an nsqlookupd do an act. Raises as `HttpJson.post`."""
+        self._resolver.trusted.add((address.host, address.port))
+        async with self._acts:
+            return await self._http.post(f"{address.url}{path}", query)
+
+    async def post_to_node(self, target: HttpAddress, path: str, query: Mapping[str, str], body: bytes = b"") -> bytes:
+        """Have a node do an act; by https where the node names its port. Raises as `HttpJson.post`."""
+
+        async def post(url: str, token: str) -> bytes:
+            return await self._http.post(f"{url}{path}", query, body=body, token=token)
+
+        async with self._acts:
+            answer: bytes = await self._of_node(target, post)
+            return answer
+
+    async def _of_node(self, target: HttpAddress, call: Callable[[str, str], Awaitable[Any]]) -> Any:
+        """call: gets the URL's beginning and the token."""
+        called = self._https.get(target, target)
+        token = self._tokens().of(target)
+        try:
+            return await call(called.url, token)
+        except HttpRefusedError as exc:
+            port = _https_port(exc)
+            if exc.status != 403 or called.is_tls or not port:
+                raise
+        except UnreachableError as exc:
+            # It may have been restarted without TLS.
+            if not exc.is_sent:
+                self._https.pop(target, None)
+            raise
+        self._https[target] = HttpAddress(target.host, port, is_tls=True)
+        return await call(self._https[target].url, token)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _https_port(refused: HttpRefusedError) -> int:
+    try:
+        document = orjson.loads(refused.body)
+    except orjson.JSONDecodeError:
+        return 0
+    port = document.get("https_port") if isinstance(document, dict) else None
+    return port if isinstance(port, int) and 0 < port < 65536 else 0
+
+
+def tls_of(tls: ClientTls) -> ssl.SSLContext:
+    """Raises ValueError with a sentence where a file can't be used."""
+    try:
+        return tls_context(tls.root_ca_file, tls.cert, tls.key, is_checked=tls.is_checked)
+    except OSError as exc:  # an ssl.SSLError, too
+        files = ", ".join(filter(None, (tls.root_ca_file, tls.cert, tls.key)))
+        raise ValueError(f"{files} can't be used for TLS to nodes: {exc.strerror or exc}") from exc

@@ -1,0 +1,218 @@
+"""The options of the cluster, checked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.calls.node_rules import NodeRules
+from admin_console.vocabulary.console_option import ConsoleOption, split_list
+from queue_engine.client.secret_hosts import SecretHosts
+
+T = TypeVar("T")
+
+# Of one kind: more than a console reads in a period.
+ADDRESSES_MAX = 256
+
+_LOOKUPDS = ConsoleOption(
+    "--lookupd-http-address",
+    "",
+    "HOST:PORT",
+    "HTTP address of an nsqlookupd, whose nodes the console shows",
+    is_list=True,
+)
+_NSQDS = ConsoleOption(
+    "--nsqd-http-address", "", "HOST:PORT", "HTTP address of a node that the console shows", is_list=True
+)
+_ALLOWED = ConsoleOption(
+    "--allowed-node",
+    "",
+    "PATTERN",
+    "which nodes that nsqlookupds name the console calls: a host, *.DOMAIN, an address, a network or * (default: all "
+    "but loopback, link-local and metadata addresses)",
+    is_list=True,
+)
+_MAPPED = ConsoleOption(
+    "--node-address",
+    "",
+    "HOST:PORT=HOST:PORT",
+    "where to call a node, by the address that it names: for nodes behind NAT",
+    is_list=True,
+)
+_TOKEN_FILE = ConsoleOption(
+    "--node-token-file", "", "PATH", "file of tokens for Penstock nodes: a line PATTERN TOKEN each, mode 0600"
+)
+_IS_UNCHECKED = ConsoleOption(
+    "--http-client-tls-insecure-skip-verify",
+    "false",
+    "true|false",
+    "whether nodes and nsqlookupds need no valid certificate",
+    limits="true, false",
+)
+_ROOT_CA_FILE = ConsoleOption(
+    "--http-client-tls-root-ca-file", "", "PATH", "whose certificates of nodes and nsqlookupds are trusted"
+)
+_CERT = ConsoleOption(
+    "--http-client-tls-cert", "", "PATH", "the console's certificate for nodes and nsqlookupds that want one"
+)
+_KEY = ConsoleOption("--http-client-tls-key", "", "PATH", "the key of --http-client-tls-cert")
+# Options of the engine that hold for these calls as well.
+CONNECT_TIMEOUT, REQUEST_TIMEOUT = "--http-client-connect-timeout", "--http-client-request-timeout"
+CLUSTER_OPTIONS = (
+    _LOOKUPDS,
+    _NSQDS,
+    _ALLOWED,
+    _MAPPED,
+    _TOKEN_FILE,
+    _IS_UNCHECKED,
+    _ROOT_CA_FILE,
+    _CERT,
+    _KEY,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where nodes come from: nsqlookupds that name them, and nodes by themselves."""
+
+    lookupds: tuple[HttpAddress, ...] = ()
+    nsqds: tuple[HttpAddress, ...] = ()
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self.lookupds or self.nsqds)
+
+    @classmethod
+    def parse(cls, lookupds: Sequence[str], nsqds: Sequence[str]) -> "Addresses":
+        """Each once, in their order. Raises ValueError with a complaint a line, without naming an option."""
+        complaints: list[str] = []
+        found: list[tuple[HttpAddress, ...]] = []
+        for texts in (lookupds, nsqds):
+            addresses: dict[HttpAddress, None] = {}
+            for text in texts:
+                try:
+                    addresses[HttpAddress.parse(text)] = None
+                except ValueError as exc:
+                    complaints.append(str(exc))
+            if len(addresses) > ADDRESSES_MAX:
+                complaints.append(f"{len(addresses)} addresses: the most is {ADDRESSES_MAX}")
+            found.append(tuple(addresses))
+        if complaints:
+            raise ValueError("\n".join(complaints))
+        return cls(*found)
+
+
+NO_ADDRESSES = Addresses()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """How nodes and nsqlookupds are called over https: nsqadmin's four flags. Files are PEM; "" for none."""
+
+    root_ca_file: str = ""
+    cert: str = ""
+    key: str = ""
+    is_checked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The cluster's options. mapped: where to call a node instead of at the address that it names."""
+
+    addresses: Addresses = NO_ADDRESSES
+    allowed_patterns: tuple[str, ...] = ()
+    mapped: Mapping[HttpAddress, HttpAddress] | None = None
+    token_file: str = ""
+    tls: ClientTls = ClientTls()
+    connect_timeout_s: float = 2.0
+    request_timeout_s: float = 5.0
+
+    @classmethod
+    def parse(
+        cls, texts: Mapping[str, str], *, connect_timeout_s: float = 2.0, request_timeout_s: float = 5.0
+    ) -> "ClusterOptions":
+        """texts: by flag. Raises ValueError with every complaint, one a line."""
+        complaints: list[str] = []
+
+        def checked(option: ConsoleOption, read: Callable[[Any], T], text: str | list[str], default: T) -> T:
+            try:
+                return read(text)
+            except ValueError as exc:
+                complaints.extend(f"{option.flag}: {line}" for line in str(exc).splitlines())
+                return default
+
+        def listed(option: ConsoleOption) -> list[str]:
+            return split_list(texts[option.flag])
+
+        found = cls(
+            Addresses(
+                checked(_LOOKUPDS, lambda given: Addresses.parse(given, ()).lookupds, listed(_LOOKUPDS), ()),
+                checked(_NSQDS, lambda given: Addresses.parse((), given).nsqds, listed(_NSQDS), ()),
+            ),
+            checked(_ALLOWED, _patterns, listed(_ALLOWED), ()),
+            checked(_MAPPED, _mapped, listed(_MAPPED), dict[HttpAddress, HttpAddress]()),
+            texts[_TOKEN_FILE.flag],
+            ClientTls(
+                texts[_ROOT_CA_FILE.flag],
+                texts[_CERT.flag],
+                texts[_KEY.flag],
+                is_checked=not checked(_IS_UNCHECKED, _is_unchecked, texts[_IS_UNCHECKED.flag], default=False),
+            ),
+            connect_timeout_s,
+            request_timeout_s,
+        )
+        if bool(found.tls.cert) != bool(found.tls.key):
+            complaints.append(f"{_CERT.flag} and {_KEY.flag} belong together: only one of them is given")
+        if complaints:
+            raise ValueError("\n".join(complaints))
+        return found
+
+    def rules(self, addresses: Addresses) -> NodeRules:
+        """The rules, with these addresses as those of the options."""
+        return NodeRules((*addresses.lookupds, *addresses.nsqds), self.allowed_patterns, self.mapped)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """period_s: between two readings of one address; watched_s: of a page's topic. cpu_share: of a core, for reading
+    all of them: the periods stretch to hold it. sample_s: between two samples of a node: the history's finest windows
+    are minutes, and each gets one."""
+
+    period_s: float = 10.0
+    watched_s: float = 1.0
+    retry_s: float = 2.0
+    retry_max_s: float = 60.0
+    cpu_share: float = 0.1
+    sample_s: float = 30.0
+
+    def retry_after_s(self, failures: int) -> float:
+        return min(self.retry_s * 2.0 ** min(failures - 1, 16), self.retry_max_s)
+
+
+PACE = Pace()
+
+
+def _mapped(texts: Sequence[str]) -> dict[HttpAddress, HttpAddress]:
+    """Of `HOST:PORT=HOST:PORT`. Raises ValueError naming the text."""
+    found: dict[HttpAddress, HttpAddress] = {}
+    for text in texts:
+        named, equals, target = text.partition("=")
+        if not equals:
+            raise ValueError(f"{text[:80]!r} is not HOST:PORT=HOST:PORT")
+        address = HttpAddress.parse(named)
+        if address in found:
+            raise ValueError(f"{address} is mapped twice")
+        found[address] = HttpAddress.parse(target)
+    return found
+
+
+def _patterns(texts: Sequence[str]) -> tuple[str, ...]:
+    """Raises ValueError naming the pattern."""
+    SecretHosts(texts)
+    return tuple(texts)
+
+
+def _is_unchecked(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text == "true"

@@ -1,0 +1,1 @@
+"""The answers of all nodes as one snapshot."""

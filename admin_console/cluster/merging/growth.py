@@ -1,0 +1,139 @@
+"""How much the counters of a topic have grown between two readings of a node, and the growth of all nodes, spread over
+the seconds of their periods."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from operator import itemgetter, sub
+
+from admin_console.cluster.merging.merged import TOTAL, Counters, Growth, Key, TopicPlace, sum_of
+from admin_console.cluster.merging.node_figures import (
+    FINISHED_AT,
+    MESSAGES_AT,
+    REQUEUED_AT,
+    TIMEOUTS_AT,
+    TOPIC_MESSAGES_AT,
+    Row,
+    flown,
+)
+
+_NONE: Counters = (0, 0, 0, 0)
+_counters = itemgetter(MESSAGES_AT, FINISHED_AT, TIMEOUTS_AT, REQUEUED_AT)
+_EPSILON = 1e-6
+_Rates = tuple[float, float, float, float]
+
+
+def grown(before: TopicPlace | None, now: TopicPlace) -> dict[Key, Growth]:
+    """Of a topic and its channels between two readings of one process; without `before` all that was counted. Both
+    parts of a growth are the whole of it. A counter that fell has started again from 0: its topic or channel was
+    deleted and made again."""
+    found: dict[Key, Growth] = {}
+    published = now.row[TOPIC_MESSAGES_AT]
+    was = before.row[TOPIC_MESSAGES_AT] if before is not None else 0
+    if published != was:
+        counted = (published - was if published > was else published, 0, 0, 0)
+        found[now.name, ""] = Growth(counted, counted)
+    rows = before.rows if before is not None else {}
+    for name, row in now.rows.items():
+        old = rows.get(name)
+        if old is row:
+            continue
+        growth = _of_channel(old, row, is_derived=now.derives_finished(name))
+        if growth is not None:
+            found[now.name, name] = growth
+    return found
+
+
+def _of_channel(old: Row | None, row: Row, *, is_derived: bool) -> Growth | None:
+    """is_derived: its node does not count finished messages. Then jumps of a depth are compared with all
+    messages that left the channel, finished or emptied."""
+    now: Counters = _counters(row)
+    counted = now
+    left = flown(row) if is_derived else now[1]
+    if old is not None and old[MESSAGES_AT] <= now[0]:
+        was: Counters = _counters(old)
+        counted = (now[0] - was[0], now[1] - was[1], now[2] - was[2], now[3] - was[3])
+        if min(counted) < 0:
+            counted = (counted[0], _since(now[1], was[1]), _since(now[2], was[2]), _since(now[3], was[3]))
+        left = left - flown(old) if is_derived else counted[1]
+    if counted == _NONE and not left:
+        return None
+    return Growth(counted if left == counted[1] else (counted[0], left, counted[2], counted[3]), counted)
+
+
+def _since(now: int, before: int) -> int:
+    return now - before if now >= before else now
+
+
+class GrowthLedger:
+    """The growth of each second. Belongs to the merger."""
+
+    def __init__(self) -> None:
+        self._tick = 0
+        self._raw: dict[Key, Counters] = {}
+        self._rates: dict[Key, _Rates] = {}  # a tick, of growth that is being spread
+        self._ends: defaultdict[int, list[tuple[Key, _Rates]]] = defaultdict(list)
+        self._rest: dict[Key, _Rates] = {}  # due, and less than a whole message
+
+    def add(self, found: Mapping[Key, Growth], ticks: int, share: float = 1.0) -> None:
+        """Note the growth of a reading. ticks: over how many its growth is spread. share: of it that counts."""
+        ends = self._ends[self._tick + ticks] if ticks > 1 else None
+        part = share / ticks
+        for key, (raw, counted) in found.items():
+            before = self._raw.get(key)
+            self._raw[key] = raw if before is None else sum_of(before, raw)
+            one, two, three, four = counted
+            rates = (one * part, two * part, three * part, four * part)
+            if ends is None:
+                _increase(self._rest, key, rates)
+                continue
+            _increase(self._rates, key, rates)
+            ends.append((key, rates))
+
+    def take(self) -> dict[Key, Growth]:
+        """The growth of this tick, by topic and channel; of a topic with that of its channels. The next one begins."""
+        spread = self._spread()
+        raw, self._raw = self._raw, {}
+        self._tick += 1
+        for key, rates in self._ends.pop(self._tick, ()):
+            one, two, three, four = map(sub, self._rates[key], rates)
+            self._rates[key] = one, two, three, four
+            if max(one, two, three, four) < _EPSILON:
+                del self._rates[key]
+        raw, spread = _with_sums(raw), _with_sums(spread)
+        return {key: Growth(raw.get(key, _NONE), spread.get(key, _NONE)) for key in raw.keys() | spread.keys()}
+
+    def _spread(self) -> dict[Key, Counters]:
+        for key, rates in self._rates.items():
+            _increase(self._rest, key, rates)
+        spread: dict[Key, Counters] = {}
+        for key, rest in list(self._rest.items()):
+            if max(rest) >= 1 - _EPSILON:
+                messages, finished, timeouts, requeued = [int(part + _EPSILON) for part in rest]
+                spread[key] = whole = messages, finished, timeouts, requeued
+                one, two, three, four = map(sub, rest, whole)
+                self._rest[key] = one, two, three, four
+            if key not in self._rates:
+                del self._rest[key]
+        return spread
+
+
+def _increase(sums: dict[Key, _Rates], key: Key, by: _Rates) -> None:
+    before = sums.get(key)
+    if before is not None:
+        by = (before[0] + by[0], before[1] + by[1], before[2] + by[2], before[3] + by[3])
+    sums[key] = by
+
+
+def _with_sums(found: Mapping[Key, Counters]) -> dict[Key, Counters]:
+    """With a topic's sums of its channels, and those of all topics at TOTAL. Messages that came are counted at the
+    topic: each of its channels gets the same ones."""
+    sums = dict(found)
+    total = _NONE
+    for (topic, channel), counted in found.items():
+        part = (0, counted[1], counted[2], counted[3]) if channel else counted
+        total = sum_of(total, part)
+        if channel:
+            sums[topic, ""] = sum_of(sums.get((topic, ""), _NONE), part)
+    if any(total):
+        sums[TOTAL] = total
+    return sums

@@ -1,0 +1,1 @@
+"""Each node's answers, read again and again."""

@@ -1,0 +1,88 @@
+"""The nodes of the cluster, each with its last answer: a frozen state, which the poller replaces."""
+
+from dataclasses import dataclass
+
+from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.calls.node_clock import ClockOffset
+from admin_console.cluster.calls.options import NO_ADDRESSES, Addresses
+from admin_console.cluster.reading.members import Member
+from admin_console.cluster.reading.node_info import NodeInfo
+from admin_console.cluster.reading.node_rates import NO_RATES, Rates
+from admin_console.cluster.reading.node_stats import NodeStats
+from admin_console.cluster.reading.totals import NodeSums
+
+
+class NotCallingError(Exception):
+    """No calls are made: a file of the options can't be used, or the server stops; the text is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How a node or nsqlookupd answers. Times are Unix milliseconds; 0 for never. took_ms: of the last answer. error:
+    why the last call failed, a sentence; "" where it was answered. failing_since_ms: of the first failure since the
+    last answer."""
+
+    answered_at_ms: int = 0
+    took_ms: int = 0
+    error: str = ""
+    failing_since_ms: int = 0
+
+    @property
+    def is_answering(self) -> bool:
+        return bool(self.answered_at_ms) and not self.error
+
+
+NO_ANSWER = Answers()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. info, stats, sums: of its last answer; None before the first. rates: up to it. gone_since_ms: when the
+    last nsqlookupd stopped naming it; 0 for a node that is named, or configured. clock: None where its answers have no
+    date."""
+
+    member: Member
+    answers: Answers = NO_ANSWER
+    info: NodeInfo | None = None
+    stats: NodeStats | None = None
+    gone_since_ms: int = 0
+    sums: NodeSums | None = None
+    rates: Rates = NO_RATES
+    clock: ClockOffset | None = None
+
+    @property
+    def name(self) -> str:
+        """As nsqadmin names a node: its broadcast address and HTTP port."""
+        return self.member.named.bare
+
+
+@dataclass(frozen=True, slots=True)
+class Lookupd:
+    """One nsqlookupd that nodes are looked up at. node_count: named in its last answer. unusable: entries of it whose
+    address can't be called."""
+
+    address: HttpAddress
+    answers: Answers = NO_ANSWER
+    node_count: int = 0
+    unusable: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """All of the cluster at one moment. nodes: sorted by address; refused ones among them, whose `member.refusal` says
+    why. embedded: the addresses at which the engine of this process answers, which is no node of these."""
+
+    addresses: Addresses = NO_ADDRESSES
+    lookupds: tuple[Lookupd, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    gone: tuple[Node, ...] = ()
+    embedded: tuple[Member, ...] = ()
+
+    @property
+    def called(self) -> tuple[Node, ...]:
+        """Those that the rules allow."""
+        return tuple(node for node in self.nodes if not node.member.refusal)
+
+    @property
+    def answering(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.answers.is_answering)

@@ -1,0 +1,70 @@
+"""Totals over nodes, each marked where a node's part of it is unknown."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from admin_console.cluster.reading.node_stats import Figures, NodeStats
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A sum of counts. is_partial: a part is unknown, so that the sum is the least that it can be."""
+
+    count: int
+    is_partial: bool = False
+
+    @classmethod
+    def of(cls, parts: Iterable[int | None]) -> "Total":
+        """None: unknown."""
+        listed = list(parts)
+        return cls(sum(one for one in listed if one is not None), None in listed)
+
+    @property
+    def exact(self) -> int | None:
+        """None where it is partial."""
+        return None if self.is_partial else self.count
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSums:
+    """One node over its topics and channels. depth: messages that wait, at topics and in channels. messages, finished:
+    since it started; an nsqd does not count the second, which is worked out. paused: topics and channels. None:
+    unknown, since the node's answer lacks a part."""
+
+    topics: int
+    clients: int | None
+    depth: int | None
+    messages: int | None
+    in_flight: int | None = None
+    finished: int | None = None
+    paused: int = 0
+
+    @classmethod
+    def of(cls, stats: NodeStats) -> "NodeSums":
+        topics = stats.topics.values()
+        channels = [channel.figures for topic in topics for channel in topic.channels.values()]
+        own = [topic.figures for topic in topics]
+        is_whole = not stats.unreadable
+
+        def sum_of(name: str, rows: Iterable[Figures]) -> int | None:
+            total = Total.of(row[name] for row in rows)
+            return total.exact if is_whole else None
+
+        return cls(
+            len(own),
+            sum_of("client_count", channels),
+            sum_of("depth", [*own, *channels]),
+            sum_of("message_count", own),
+            sum_of("in_flight_count", channels),
+            Total.of(map(_finished, channels)).exact if is_whole else None,
+            sum(row["paused"] is True for row in [*own, *channels]),
+        )
+
+
+def _finished(channel: Figures) -> int | None:
+    """An nsqd does not count finished messages: they came, and are not there any more."""
+    if channel["finish_count"] is not None:
+        return int(channel["finish_count"])
+    there = [channel[name] for name in ("depth", "in_flight_count", "deferred_count")]
+    came = channel["message_count"]
+    return None if came is None or None in there else max(0, came - sum(there))

@@ -1,0 +1,1 @@
+"""Samples of the nodes, for the history."""
