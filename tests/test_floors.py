@@ -166,7 +166,7 @@ CONSOLE_MAY_IMPORT = {
     ),
     "message_views": "vocabulary gateway audit answers messages permissions views",
     "nsqadmin": (
-        "vocabulary accounts cluster.calls cluster.reading cluster.lookupds cluster gateway audit hub permissions views"
+        "vocabulary accounts cluster.calls cluster.reading cluster.lookupds cluster gateway audit hub permissions"
     ),
     "console": (
         "vocabulary accounts cluster.calls cluster.merging audit permissions security live views message_views nsqadmin"

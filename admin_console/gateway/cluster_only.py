@@ -1,13 +1,11 @@
 """The gateway of a console without an engine: figures are those of the nodes, and acts are theirs.
 
-A read that takes an engine of the console's own, such as of the trash, raises NoEngineError with a sentence: pages
-leave it out.
+A read that takes an engine of the console's own, such as of the trash, is refused as the Gateway itself does.
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NoReturn
 
 from admin_console.gateway.gateway import (
     FAILED,
@@ -19,21 +17,10 @@ from admin_console.gateway.gateway import (
     Deletion,
     EngineSnapshot,
     EngineUnavailableError,
-    FreedBytes,
-    InFlightStats,
-    KeyPage,
-    MessagePage,
-    MessageQuery,
-    MessageRows,
+    Gateway,
     NodeInfo,
-    NoEngineError,
-    OneMessage,
-    SearchState,
-    SeekPreview,
-    Target,
-    TrashPage,
-    TrashStats,
     full_version,
+    no_engine,
 )
 from admin_console.gateway.history import LakeHistory
 from queue_engine.vocabulary.options.options import Options
@@ -55,7 +42,7 @@ CAPABILITIES = frozenset(
 )
 
 
-class ClusterOnlyGateway:
+class ClusterOnlyGateway(Gateway):
     """A Gateway without an engine. newest: returns the cluster's newest figures, None before the first."""
 
     capabilities = CAPABILITIES
@@ -108,7 +95,7 @@ class ClusterOnlyGateway:
 
     def act(self, action: str, topic: str, channel: str = "", asker: Asker = NO_AUTHOR, **details: object) -> ActResult:
         name = f"{topic}/{channel}" if channel else topic
-        return ActResult(FAILED, f"Nothing was done to {name}. {_no_engine(action.replace('_', ' '))}", "NO_ENGINE")
+        return ActResult(FAILED, f"Nothing was done to {name}. {no_engine(action.replace('_', ' '))}", "NO_ENGINE")
 
     def acts(self, orders: Sequence[ActOrder]) -> list[ActResult]:
         return [self.act(one.action, one.topic, one.channel, one.asker, **one.details) for one in orders]
@@ -129,61 +116,3 @@ class ClusterOnlyGateway:
 
     def deletion_of(self, topic: str, channel: str = "") -> Deletion | None:
         return None
-
-    # Of an engine alone.
-
-    def in_flight(self, topic: str, channel: str, limit: int = 100) -> tuple[InFlightStats, ...]:
-        _refuse("messages in flight")
-
-    def trash(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
-        _refuse("trash")
-
-    def freed_by(
-        self, emptied: Mapping[str, Collection[str]], *, own_too: bool, channels_too: bool, readers_too: bool
-    ) -> FreedBytes:
-        _refuse("log")
-
-    def trash_entry(self, trash: int, topic: str) -> TrashStats | None:
-        _refuse("trash")
-
-    def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
-        _refuse("messages")
-
-    def find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> KeyPage:
-        _refuse("messages")
-
-    def message_rows(self, topic: str, channel: str, query: MessageQuery) -> MessageRows:
-        _refuse("messages")
-
-    def message(self, topic: str, channel: str, *, message_id: str = "", offset: int | None = None) -> OneMessage:
-        _refuse("messages")
-
-    def start_search(
-        self,
-        topic: str,
-        channel: str,
-        text: str,
-        *,
-        state: str = "",
-        first_offset: int | None = None,
-        end_offset: int | None = None,
-        user: str = "",
-    ) -> SearchState:
-        _refuse("messages")
-
-    def search_state(self, search_id: str) -> SearchState:
-        _refuse("messages")
-
-    def cancel_search(self, search_id: str) -> SearchState:
-        _refuse("messages")
-
-    def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
-        _refuse("messages")
-
-
-def _refuse(lacking: str) -> NoReturn:
-    raise NoEngineError(_no_engine(lacking))
-
-
-def _no_engine(lacking: str) -> str:
-    return f"This console has no queue of its own, and so no {lacking}: it runs with --console-only."

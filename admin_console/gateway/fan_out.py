@@ -8,12 +8,12 @@ the nsqlookupds forget it: a node that refused or gave no answer is found again 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.reading.nodes import ClusterState
-from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActOrder, ActResult, Gateway
+from admin_console.gateway.acting_nodes import ActingNode
+from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActOrder, ActResult
 from admin_console.gateway.pause_ends import End, get_pause_ends
 from admin_console.gateway.sentences import and_list, counted
 from admin_console.vocabulary import units
@@ -30,43 +30,6 @@ class NodeResult:
 
     node: str
     result: ActResult
-
-
-class ActingNode(Protocol):
-    """A node that does acts: the engine of this process, or a remote one (`node_gateway.py`)."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def ends_pauses(self) -> bool:
-        """Whether a pause can have an end there."""
-        ...
-
-    def why_not(self, action: str) -> str:
-        """Why it can't do an act or use, a sentence without its full stop; "" where it can."""
-        ...
-
-    def begin(self, order: ActOrder) -> Callable[[], ActResult]:
-        """Begin an act; the function that is returned waits for its result."""
-        ...
-
-
-class EmbeddedNode:
-    """The engine of this process, as one node of several."""
-
-    ends_pauses = True
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self.name = gateway.node().http_address
-
-    def why_not(self, action: str) -> str:
-        return "" if action in self._gateway.node().capabilities else f"{self.name} has no such act"
-
-    def begin(self, order: ActOrder) -> Callable[[], ActResult]:
-        """It begins when its result is waited for: until then other nodes have begun."""
-        return lambda: self._gateway.acts([order])[0]
 
 
 def fan_out(orders: Sequence[tuple[ActingNode, ActOrder]]) -> list[NodeResult]:

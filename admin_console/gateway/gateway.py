@@ -3,7 +3,7 @@ the engine."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from admin_console.gateway.history import HistorySource
 from queue_engine.delivery.latency_window import LatencyWindow
@@ -203,7 +203,8 @@ class Deletion:
 
 
 class Gateway(Protocol):
-    """One engine, embedded or remote. Any thread; nothing here blocks longer than its deadline."""
+    """The engine of this process. Any thread; nothing here blocks longer than its deadline. A read that takes an engine
+    raises NoEngineError where there is none (`cluster_only.py`); pages leave it out."""
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -234,14 +235,14 @@ class Gateway(Protocol):
 
         Raises EngineUnavailableError.
         """
-        ...
+        _refuse("messages in flight")
 
     def trash(self, count_max: int, *, before: tuple[int, int] | None = None) -> TrashPage:
         """The trash entries, newest first; with `before`, those older than the entry with this time (Unix ms) and id.
 
         Raises EngineUnavailableError.
         """
-        ...
+        _refuse("trash")
 
     def freed_by(
         self, emptied: Mapping[str, Collection[str]], *, own_too: bool, channels_too: bool, readers_too: bool
@@ -249,31 +250,31 @@ class Gateway(Protocol):
         """Bytes that the disk gets back when the messages of these channels are removed. own_too, channels_too,
         readers_too: also the messages at the topics, in all their channels, and held by their cursors and leases.
         Raises EngineUnavailableError."""
-        ...
+        _refuse("log")
 
     def trash_entry(self, trash: int, topic: str) -> TrashStats | None:
         """One entry of the topic's; None when the trash does not have it. Raises EngineUnavailableError."""
-        ...
+        _refuse("trash")
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
         """Messages of a topic from `target` on, or, without one, those a channel delivers next. Consumes nothing.
 
         Raises EngineUnavailableError, or ReadRefusedError with a sentence.
         """
-        ...
+        _refuse("messages")
 
     def find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> KeyPage:
         """The messages of a topic that have a key, the newest first, at offsets below `before`. Consumes nothing.
         Raises as `messages`."""
-        ...
+        _refuse("messages")
 
     def message_rows(self, topic: str, channel: str, query: MessageQuery) -> MessageRows:
         """A page of the messages of a channel that are in one state. Consumes nothing. Raises as `messages`."""
-        ...
+        _refuse("messages")
 
     def message(self, topic: str, channel: str, *, message_id: str = "", offset: int | None = None) -> OneMessage:
         """One message of a channel with its state and its whole body, by its id or its offset. Raises as `messages`."""
-        ...
+        _refuse("messages")
 
     def start_search(
         self,
@@ -289,19 +290,19 @@ class Gateway(Protocol):
         """Search the bodies of a channel's messages for a text, in the background. user: has a share of the searches
         that run. first_offset: None for where the unfinished ones begin; `next_offset` of a search goes on with it.
         state: "" for all. Raises as `messages`."""
-        ...
+        _refuse("messages")
 
     def search_state(self, search_id: str) -> SearchState:
         """How far a search is; a search that is not read for 15 s is cancelled. Raises as `messages`."""
-        ...
+        _refuse("messages")
 
     def cancel_search(self, search_id: str) -> SearchState:
         """End a search. Raises as `messages`."""
-        ...
+        _refuse("messages")
 
     def seek_preview(self, topic: str, channel: str, target: Target) -> SeekPreview:
         """A preview of rewinding a channel to `target`. Raises as `messages`."""
-        ...
+        _refuse("messages")
 
     def act(self, action: str, topic: str, channel: str = "", asker: Asker = NO_AUTHOR, **details: Any) -> ActResult:
         """Do one act and wait until it is durable. Failures come as an ActResult, never as an exception."""
@@ -343,6 +344,15 @@ class Gateway(Protocol):
     def history(self) -> HistorySource:
         """The pipeline's history of this engine, which may be empty."""
         ...
+
+
+def _refuse(lacking: str) -> NoReturn:
+    raise NoEngineError(no_engine(lacking))
+
+
+def no_engine(lacking: str) -> str:
+    """The sentence about what a console without an engine lacks."""
+    return f"This console has no queue of its own, and so no {lacking}: it runs with --console-only."
 
 
 _gateway: Gateway | None = None

@@ -30,7 +30,7 @@ LOOP_S = 5.0  # beyond, the console's own loop is in trouble
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAnswer:
+class NodeNow:
     """One node's figures. name: its broadcast address and HTTP port. error: why there are none, a sentence without its
     full stop."""
 
@@ -41,7 +41,7 @@ class NodeAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class LookupdAnswer:
+class LookupdNow:
     """One nsqlookupd. topics: every name, also without a producer."""
 
     address: HttpAddress
@@ -52,43 +52,43 @@ class LookupdAnswer:
 
 def read_nodes(
     cluster: Cluster, nodes: Sequence[Node], *, topic: str = "", channel: str = "", clients: bool = False
-) -> list[NodeAnswer]:
+) -> list[NodeNow]:
     """Each node's answer, in their order, all read at once; one that did not answer the poller's last call is not
     called. topic, channel: of these alone, "" for all."""
     query = {"format": "json", "include_clients": str(clients).lower(), "include_mem": "false"}
     query |= {name: value for name, value in (("topic", topic), ("channel", channel)) if value}
 
-    async def read(http: "NodeHttp", node: Node) -> NodeAnswer:
+    async def read(http: "NodeHttp", node: Node) -> NodeNow:
         hostname = node.info.identity.hostname if node.info is not None else ""
         if node.answers.error:
-            return NodeAnswer(node.name, hostname, error=node.answers.error)
+            return NodeNow(node.name, hostname, error=node.answers.error)
         try:
             document = await http.get_of_node(node.member.target, "/stats", query, purpose="page")
         except (HttpRefusedError, UnreachableError) as exc:
-            return NodeAnswer(node.name, hostname, error=str(exc))
+            return NodeNow(node.name, hostname, error=str(exc))
         stats = node_stats_in(document, with_clients=clients, topic=topic)
         if stats is None:
-            return NodeAnswer(node.name, hostname, error=f"{node.name} answered with another document than an nsqd's")
-        return NodeAnswer(node.name, hostname, stats.topics)
+            return NodeNow(node.name, hostname, error=f"{node.name} answered with another document than an nsqd's")
+        return NodeNow(node.name, hostname, stats.topics)
 
-    failed = [NodeAnswer(node.name, error=f"{node.name} gave no answer") for node in nodes]
+    failed = [NodeNow(node.name, error=f"{node.name} gave no answer") for node in nodes]
     return _called(cluster, read, nodes, failed)
 
 
-def read_lookupds(cluster: Cluster) -> list[LookupdAnswer]:
+def read_lookupds(cluster: Cluster) -> list[LookupdNow]:
     """Each configured nsqlookupd's answer."""
 
-    async def read(http: "NodeHttp", address: HttpAddress) -> LookupdAnswer:
+    async def read(http: "NodeHttp", address: HttpAddress) -> LookupdNow:
         try:
             answers = [http.get_of_lookupd(address, path) for path in ("/nodes", "/topics")]
             nodes, topics = await asyncio.gather(*answers)
         except (HttpRefusedError, UnreachableError) as exc:
-            return LookupdAnswer(address, error=str(exc))
+            return LookupdNow(address, error=str(exc))
         names = [one for one in list_in(topics, "topics") if isinstance(one, str)]
-        return LookupdAnswer(address, registrations_in(list_in(nodes, "producers")).nodes, tuple(names))
+        return LookupdNow(address, registrations_in(list_in(nodes, "producers")).nodes, tuple(names))
 
     addresses = cluster.state.addresses.lookupds
-    failed = [LookupdAnswer(address, error=f"{address} gave no answer") for address in addresses]
+    failed = [LookupdNow(address, error=f"{address} gave no answer") for address in addresses]
     return _called(cluster, read, addresses, failed)
 
 
@@ -121,7 +121,7 @@ def _called(
 
 def read_engine(
     gateway: Gateway, name: str, hostname: str, *, topic: str = "", channel: str = "", clients: bool = False
-) -> NodeAnswer:
+) -> NodeNow:
     """The engine of this process as one of the nodes. Raises EngineUnavailableError."""
     snapshot = gateway.snapshot()
     if topic or snapshot is None:
@@ -134,7 +134,7 @@ def read_engine(
     for one in snapshot.topics:
         if topic in ("", one.topic_name):
             found[one.topic_name] = _node_topic(one, channel, quantiles, by_channel if clients else None)
-    return NodeAnswer(name, hostname, found)
+    return NodeNow(name, hostname, found)
 
 
 def _node_topic(

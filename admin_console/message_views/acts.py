@@ -19,7 +19,8 @@ from admin_console.messages.channel_snapshot import ChannelSnapshot
 from admin_console.messages.message_filter import filter_of, is_message_id, is_offset
 from admin_console.messages.single_acts import SINGLE_ACTS, as_sentence
 from admin_console.permissions.allowed import CheckedRequest
-from admin_console.views.act_page import CHANNEL, ActPage, ComplaintError, NotThereError
+from admin_console.views.act_page import CHANNEL, ActPage
+from admin_console.views.audited_act import ComplaintError, NotThereError
 from admin_console.views.on_nodes import with_nodes
 from admin_console.views.question import Field, Question
 

@@ -11,14 +11,14 @@ from django.http import HttpRequest, HttpResponse
 from admin_console.accounts.models import User
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import begin_act, intent_of, record_refusal
-from admin_console.gateway.fan_out import ActingNode, NodeResult, by_node, delete_in_order, fan_out, fault_of, summary
+from admin_console.gateway.acting_nodes import ActingNode, acting_nodes
+from admin_console.gateway.fan_out import NodeResult, by_node, delete_in_order, fan_out, fault_of, summary
 from admin_console.gateway.gateway import DONE, FAILED, ActOrder, ActResult, Asker, is_valid_name
 from admin_console.hub.hub import get_hub
 from admin_console.nsqadmin.answers import answer, complaint, upstream
 from admin_console.nsqadmin.callers import may_act
 from admin_console.nsqadmin.cluster_now import ClusterNow, Found
 from admin_console.permissions.allowed import may_use
-from admin_console.views.on_nodes import acting_nodes
 
 logger = logging.getLogger(__name__)
 

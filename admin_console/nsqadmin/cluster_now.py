@@ -9,7 +9,7 @@ from admin_console.cluster.cluster import Cluster, get_cluster
 from admin_console.cluster.reading.nodes import Node
 from admin_console.cluster.reading.registrations import Registration
 from admin_console.gateway.gateway import EngineUnavailableError, Gateway, get_gateway
-from admin_console.gateway.nodes_now import LookupdAnswer, NodeAnswer, read_engine, read_lookupds, read_nodes
+from admin_console.gateway.nodes_now import LookupdNow, NodeNow, read_engine, read_lookupds, read_nodes
 from admin_console.nsqadmin.documents import Producer
 
 STARTING = "this console is starting or stopping"
@@ -19,7 +19,7 @@ STARTING = "this console is starting or stopping"
 class Found:
     """answers: of the nodes that answered. failures: why others did not, a sentence each."""
 
-    answers: tuple[NodeAnswer, ...] = ()
+    answers: tuple[NodeNow, ...] = ()
     failures: tuple[str, ...] = ()
 
     def having(self, topic: str) -> "Found":
@@ -52,7 +52,7 @@ class ClusterNow:
         return embedded[0].named.bare if embedded else self.gateway.node().name
 
     @cached_property
-    def lookupds(self) -> list[LookupdAnswer]:
+    def lookupds(self) -> list[LookupdNow]:
         return read_lookupds(self.cluster)
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 
 from admin_console.cluster.reading.node_stats import Figures, NodeChannel, NodeTopic
 from admin_console.cluster.reading.registrations import Registration
-from admin_console.gateway.nodes_now import NodeAnswer
+from admin_console.gateway.nodes_now import NodeNow
 
 Document = dict[str, Any]
 ALL_NODES = "*"
@@ -53,11 +53,11 @@ _CLIENT_FIGURES: Mapping[str, Any] = {
 }
 
 
-def topic_document(name: str, answers: Sequence[NodeAnswer]) -> Document:
+def topic_document(name: str, answers: Sequence[NodeNow]) -> Document:
     """A topic over the nodes that have it; over none, all counts are 0."""
     parts = [(one, one.topics[name]) for one in answers if one.topics and name in one.topics]
     own = [_topic_of(answer, topic) for answer, topic in parts]
-    channels: dict[str, list[tuple[NodeAnswer, NodeChannel]]] = {}
+    channels: dict[str, list[tuple[NodeNow, NodeChannel]]] = {}
     for answer, topic in parts:
         for channel in topic.channels.values():
             channels.setdefault(channel.name, []).append((answer, channel))
@@ -70,7 +70,7 @@ def topic_document(name: str, answers: Sequence[NodeAnswer]) -> Document:
     }
 
 
-def channel_document(topic: str, channel: str, answers: Sequence[NodeAnswer]) -> Document | None:
+def channel_document(topic: str, channel: str, answers: Sequence[NodeNow]) -> Document | None:
     """A channel over the nodes that have it; None where none has it."""
     parts = [
         (one, one.topics[topic].channels[channel])
@@ -80,7 +80,7 @@ def channel_document(topic: str, channel: str, answers: Sequence[NodeAnswer]) ->
     return _channel_over(topic, channel, parts) if parts else None
 
 
-def node_document(answer: NodeAnswer) -> Document:
+def node_document(answer: NodeNow) -> Document:
     """One node with its topics, their channels and clients."""
     topics = [_topic_of(answer, topic) for _, topic in sorted((answer.topics or {}).items())]
     return {
@@ -91,7 +91,7 @@ def node_document(answer: NodeAnswer) -> Document:
     }
 
 
-def counter_document(answers: Iterable[NodeAnswer]) -> Document:
+def counter_document(answers: Iterable[NodeNow]) -> Document:
     """The messages of each channel at each node, by `topic:channel:node`."""
     return {
         f"{topic.name}:{channel.name}:{answer.name}": {
@@ -173,7 +173,7 @@ def _own_counts(figures: Figures, names: Iterable[str]) -> Document:
     return {**counts, "memory_depth": counts["depth"] - counts["backend_depth"]}
 
 
-def _topic_of(answer: NodeAnswer, topic: NodeTopic) -> Document:
+def _topic_of(answer: NodeNow, topic: NodeTopic) -> Document:
     return {
         "node": answer.name,
         "hostname": answer.hostname,
@@ -186,7 +186,7 @@ def _topic_of(answer: NodeAnswer, topic: NodeTopic) -> Document:
     }
 
 
-def _channel_of(answer: NodeAnswer, topic: str, channel: NodeChannel) -> Document:
+def _channel_of(answer: NodeNow, topic: str, channel: NodeChannel) -> Document:
     clients = channel.clients
     return {
         "node": answer.name,
@@ -201,7 +201,7 @@ def _channel_of(answer: NodeAnswer, topic: str, channel: NodeChannel) -> Documen
     }
 
 
-def _channel_over(topic: str, name: str, parts: Sequence[tuple[NodeAnswer, NodeChannel]]) -> Document:
+def _channel_over(topic: str, name: str, parts: Sequence[tuple[NodeNow, NodeChannel]]) -> Document:
     own = [_channel_of(answer, topic, channel) for answer, channel in parts]
     clients = [client for one in own for client in one["clients"] or ()]
     return {

@@ -9,7 +9,8 @@ from django.http import HttpRequest
 from admin_console.gateway.gateway import ActResult
 from admin_console.gateway.pipeline import ArchivedTopic, ArchiveLimits, get_pipeline
 from admin_console.gateway.sentences import counted
-from admin_console.views.act_page import TOPIC, ActPage, ComplaintError
+from admin_console.views.act_page import TOPIC, ActPage
+from admin_console.views.audited_act import ComplaintError
 from admin_console.views.question import Choice, Field, Question
 from admin_console.vocabulary import units
 

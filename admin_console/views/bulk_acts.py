@@ -36,7 +36,8 @@ from admin_console.gateway.sentences import and_list, counted, message_counts
 from admin_console.hub.hub import get_hub
 from admin_console.screens import channel_list, topics
 from admin_console.views import risky_acts
-from admin_console.views.act_page import ActPage, ComplaintError, NotThereError, perform_together
+from admin_console.views.act_page import ActPage
+from admin_console.views.audited_act import ComplaintError, NotThereError, perform_together
 from admin_console.views.bulk_kinds import KINDS
 from admin_console.views.question import SHOWN, Question, reason_field, show_question, typed_name_field
 

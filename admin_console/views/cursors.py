@@ -9,7 +9,8 @@ from admin_console.gateway.gateway import ARCHIVE_CURSOR, CursorStats, Maker, Ta
 from admin_console.gateway.pipeline import get_pipeline
 from admin_console.gateway.sentences import counted, given_up
 from admin_console.screens.cursors import lost_archive
-from admin_console.views.act_page import TOPIC, ActPage, ComplaintError, NotThereError
+from admin_console.views.act_page import TOPIC, ActPage
+from admin_console.views.audited_act import ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question, typed_name_field
 from admin_console.views.risky_acts import EXPECTED, expected_of
 from admin_console.vocabulary import units

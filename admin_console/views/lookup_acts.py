@@ -10,14 +10,16 @@ from django.urls import reverse
 from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import Cluster, get_cluster
 from admin_console.cluster.lookupds.lookupd_answers import ListedTopic, LookupdOutcome, topics_listed
-from admin_console.gateway.fan_out import ActingNode, EmbeddedNode, NodeResult, fan_out
+from admin_console.gateway.acting_nodes import ActingNode, EmbeddedNode, acting_nodes
+from admin_console.gateway.fan_out import NodeResult, fan_out
 from admin_console.gateway.gateway import DONE, FAILED, NAME_LENGTH_MAX, UNKNOWN, ActOrder, ActResult, Asker
 from admin_console.gateway.held import Held
 from admin_console.gateway.sentences import and_list
 from admin_console.permissions.allowed import CheckedRequest, may_use
-from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
+from admin_console.views.act_page import ActPage
+from admin_console.views.audited_act import ComplaintError, NotThereError
 from admin_console.views.lookup import lookupd_sources, reports_of
-from admin_console.views.on_nodes import NODE, acting_nodes, messages_in_all
+from admin_console.views.on_nodes import NODE, messages_in_all
 from admin_console.views.question import Choice, Field, Question
 from admin_console.views.risky_acts import EXPECTED, expected_of
 from admin_console.views.safe_acts import NAME_HELP, checked_name

@@ -7,7 +7,8 @@ from django.urls import reverse
 from admin_console.cluster.calls.options import Addresses
 from admin_console.cluster.cluster import Cluster, NotChangedError, get_cluster
 from admin_console.gateway.gateway import DONE, FAILED, ActResult
-from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
+from admin_console.views.act_page import ActPage
+from admin_console.views.audited_act import ComplaintError, NotThereError
 from admin_console.views.question import Field, Question
 from admin_console.vocabulary import units
 

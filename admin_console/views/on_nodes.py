@@ -15,14 +15,8 @@ from urllib.parse import urlencode
 from admin_console.cluster.cluster import Cluster, get_cluster
 from admin_console.cluster.merging.merged import TopicPlace
 from admin_console.cluster.merging.topic_sums import merged_topic
-from admin_console.gateway.fan_out import (
-    ActingNode,
-    EmbeddedNode,
-    NodeResult,
-    delete_in_order,
-    fan_out,
-    summary,
-)
+from admin_console.gateway.acting_nodes import ActingNode, EmbeddedNode, has_engine
+from admin_console.gateway.fan_out import NodeResult, delete_in_order, fan_out, summary
 from admin_console.gateway.gateway import DONE, FAILED, ActOrder, ActResult, ChannelStats, Gateway, TopicStats
 from admin_console.gateway.held import has_grown, now_and_then
 from admin_console.gateway.node_requests import why_node_can_not
@@ -225,7 +219,7 @@ def on_nodes(gateway: Gateway, action: str, topic: str, channel: str, wanted: Co
         holders = [_remote(place, nodes[place.node], cluster) for place in others]
     if not holders and (not wanted or {*wanted} - {""} == {gateway.node().http_address}):
         return None
-    own = [one for one in gateway.exact(topic).topics if one.topic_name == topic] if _has_engine(gateway) else []
+    own = [one for one in gateway.exact(topic).topics if one.topic_name == topic] if has_engine(gateway) else []
     if own:
         taken = TopicPlace.of_engine(gateway.node().http_address, own[0], units.now_ms())
         if taken.of(channel) is not None:
@@ -256,7 +250,7 @@ def doers_of(gateway: Gateway, action: str, topic: str, channel: str) -> Doers |
     if all(place.is_embedded for place in places):
         return None
     nodes = {node.name: node for node in live.cluster.state.nodes}
-    has_own = any(place.is_embedded for place in places) and _has_engine(gateway)
+    has_own = any(place.is_embedded for place in places) and has_engine(gateway)
     others = [nodes[place.node] for place in places if place.node in nodes]
     reasons = [reason for node in others if (reason := why_node_can_not(node, action))]
     if action not in ON_NODES:
@@ -282,32 +276,11 @@ def all_in_words(reasons: Iterable[str]) -> list[str]:
     return [f"{before}{and_list(list(found))}{behind}" for (before, behind), found in phrases.items()]
 
 
-def _has_engine(gateway: Gateway) -> bool:
-    return "publish" in gateway.node().capabilities
-
-
 def _remote(place: TopicPlace, node: "Node", cluster: Cluster) -> Holder:
     # Here: a server without other nodes starts without an HTTP client.
     from admin_console.gateway.node_gateway import NodeGateway
 
     return Holder(place, NodeGateway(node, cluster))
-
-
-def acting_nodes(gateway: Gateway) -> dict[str, ActingNode]:
-    """Every node that acts may go to, by its name; this server first, by each name that it has."""
-    cluster = get_cluster()
-    state = cluster.state if cluster is not None else None
-    found: dict[str, ActingNode] = {}
-    if _has_engine(gateway):
-        own = EmbeddedNode(gateway)
-        found[own.name] = own
-        found.update({member.named.bare: own for member in (state.embedded if state is not None else ())})
-    if cluster is not None and state is not None and state.called:
-        from admin_console.gateway.node_gateway import NodeGateway
-
-        # An nsqlookupd may name this server before that address is read and turns out to be its own.
-        found.update({node.name: NodeGateway(node, cluster) for node in state.called if node.name not in found})
-    return found
 
 
 @dataclass(frozen=True, slots=True)

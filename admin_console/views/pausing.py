@@ -16,7 +16,8 @@ from admin_console.gateway.sentences import and_list, counted, message_counts
 from admin_console.history.ranges import HOUR_S, Range
 from admin_console.history.series import channel_history
 from admin_console.hub.hub import get_hub
-from admin_console.views.act_page import CHANNEL, TOPIC, ActPage, ComplaintError
+from admin_console.views.act_page import CHANNEL, TOPIC, ActPage
+from admin_console.views.audited_act import ComplaintError
 from admin_console.views.on_nodes import with_nodes
 from admin_console.views.question import Choice, Field, Question, reason_field
 from admin_console.vocabulary import units

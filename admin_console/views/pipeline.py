@@ -18,7 +18,8 @@ from admin_console.gateway.pipeline import (
 )
 from admin_console.gateway.replay_sources import ReplaySource, left_out_sentence, replay_sources, request_words
 from admin_console.gateway.sentences import and_list, counted
-from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
+from admin_console.views.act_page import ActPage
+from admin_console.views.audited_act import ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
 from admin_console.vocabulary.times import time_of
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from admin_console.gateway.gateway import MAX_ATTEMPTS_MOST, RATE_DEFAULT, RATE_MAX
 from admin_console.gateway.sentences import counted
-from admin_console.views.act_page import CHANNEL, ActPage, ComplaintError
+from admin_console.views.act_page import CHANNEL, ActPage
+from admin_console.views.audited_act import ComplaintError
 from admin_console.views.question import Choice, Field, Question
 
 _ATTEMPTS = {

@@ -9,7 +9,8 @@ from admin_console.answers.refusal import wants_json
 from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
 from admin_console.gateway.sentences import counted
 from admin_console.messages.message_filter import OFFSET_DIGITS_MAX, is_offset, time_ns_of
-from admin_console.views.act_page import CHANNEL, ActPage, ComplaintError
+from admin_console.views.act_page import CHANNEL, ActPage
+from admin_console.views.audited_act import ComplaintError
 from admin_console.views.question import SHOWN, Choice, Field, Question
 
 _PLACES = {

@@ -20,7 +20,8 @@ from admin_console.gateway.gateway import (
 from admin_console.gateway.sentences import counted, given_up, message_counts
 from admin_console.hub.hub import get_hub
 from admin_console.rings import figures
-from admin_console.views.act_page import CHANNEL, TOPIC, ActPage, ComplaintError
+from admin_console.views.act_page import CHANNEL, TOPIC, ActPage
+from admin_console.views.audited_act import ComplaintError
 from admin_console.views.on_nodes import NODE, Holder, OnNodes, doers_of, messages_in, messages_in_all
 from admin_console.views.question import Choice, Field, Question, typed_name_field
 from admin_console.vocabulary import units

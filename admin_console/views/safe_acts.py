@@ -15,7 +15,8 @@ from admin_console.gateway.gateway import (
     why_not,
 )
 from admin_console.gateway.sentences import counted
-from admin_console.views.act_page import CHANNEL, TOPIC, ActPage, ComplaintError
+from admin_console.views.act_page import CHANNEL, TOPIC, ActPage
+from admin_console.views.audited_act import ComplaintError
 from admin_console.views.question import Choice, Field, Question
 
 NAME_HELP = (

@@ -20,7 +20,8 @@ from admin_console.gateway.tokens import (
     list_tokens,
     revoke_token,
 )
-from admin_console.views.act_page import ActPage, ComplaintError, NotThereError
+from admin_console.views.act_page import ActPage
+from admin_console.views.audited_act import ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
 from admin_console.views.standing import stands
 from admin_console.vocabulary import units

@@ -12,7 +12,8 @@ from django.views.decorators.http import require_safe
 from admin_console.gateway.gateway import TrashStats, format_duration, get_gateway
 from admin_console.gateway.sentences import counted, message_counts
 from admin_console.permissions.allowed import CheckedRequest
-from admin_console.views.act_page import TOPIC, ActPage, ComplaintError, NotThereError
+from admin_console.views.act_page import TOPIC, ActPage
+from admin_console.views.audited_act import ComplaintError, NotThereError
 from admin_console.views.question import Choice, Field, Question
 from admin_console.views.standing import stands
 from admin_console.vocabulary import units

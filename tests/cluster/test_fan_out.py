@@ -10,7 +10,8 @@ import pytest
 
 from admin_console.cluster.calls.options import ClusterOptions
 from admin_console.cluster.cluster import Cluster
-from admin_console.gateway.fan_out import ActingNode, NodeResult, by_node, delete_in_order, fan_out, summary
+from admin_console.gateway.acting_nodes import ActingNode
+from admin_console.gateway.fan_out import NodeResult, by_node, delete_in_order, fan_out, summary
 from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, UNKNOWN, ActOrder, ActResult
 from admin_console.gateway.node_gateway import NodeGateway
 from tests.cluster.test_cluster import cluster_of

@@ -8,7 +8,7 @@ import pytest
 
 from admin_console.cluster.reading.node_stats import node_stats_in
 from admin_console.cluster.reading.registrations import registrations_in
-from admin_console.gateway.nodes_now import NodeAnswer
+from admin_console.gateway.nodes_now import NodeNow
 from admin_console.nsqadmin import documents
 from admin_console.nsqadmin.documents import Producer
 
@@ -20,12 +20,12 @@ def recorded(name: str) -> Any:
     return orjson.loads((RECORDED / f"{name}.json").read_bytes())["body"]
 
 
-def answers(suffix: str = "") -> list[NodeAnswer]:
+def answers(suffix: str = "") -> list[NodeNow]:
     found = []
     for number, port in enumerate(NODES, 1):
         stats = node_stats_in(recorded(f"nsqd{number}-stats{suffix}"), with_clients=not suffix)
         assert stats is not None
-        found.append(NodeAnswer(f"127.0.0.1:{port}", "vm", stats.topics))
+        found.append(NodeNow(f"127.0.0.1:{port}", "vm", stats.topics))
     return found
 
 
@@ -89,11 +89,11 @@ def test_percentiles_over_nodes_leave_out_those_that_finished_nothing() -> None:
     assert over["percentiles"] == [{"average": 400, "count": 16, "max": 700, "min": 300, "quantile": 0.99}]
 
 
-def _node_with(name: str, latency: dict[str, Any]) -> NodeAnswer:
+def _node_with(name: str, latency: dict[str, Any]) -> NodeNow:
     topic = {"topic_name": "orders", "depth": 0, "channels": [], "e2e_processing_latency": latency}
     stats = node_stats_in({"topics": [topic]})
     assert stats is not None
-    return NodeAnswer(name, "", stats.topics)
+    return NodeNow(name, "", stats.topics)
 
 
 def test_an_older_version_is_out_of_date_and_a_penstock_of_the_same_is_not() -> None:

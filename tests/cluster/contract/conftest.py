@@ -11,8 +11,9 @@ import pytest
 from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
 from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
+from admin_console.gateway.acting_nodes import ActingNode, EmbeddedNode
 from admin_console.gateway.embedded import EmbeddedGateway
-from admin_console.gateway.fan_out import ActingNode, EmbeddedNode, fan_out
+from admin_console.gateway.fan_out import fan_out
 from admin_console.gateway.gateway import NO_AUTHOR, ActOrder, ActResult
 from admin_console.gateway.node_gateway import NodeGateway
 from queue_engine.service.runner import EngineRunner
