@@ -147,7 +147,7 @@ CONSOLE_MAY_IMPORT = {
     "cluster.lookupds": "cluster.calls cluster.reading",
     "cluster.samples": "cluster.reading cluster.merging",
     "cluster": "cluster.calls cluster.reading cluster.merging cluster.lookupds cluster.samples",
-    "gateway": "vocabulary pacing cluster.calls cluster.reading cluster.merging cluster",
+    "gateway": "vocabulary pacing cluster.calls cluster.reading cluster.merging cluster.lookupds cluster",
     "audit": "vocabulary database accounts gateway",
     "answers": "database gateway",
     "rings": "",

@@ -13,10 +13,10 @@ from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.reading.node_stats import Figures, NodeChannel, NodeTopic, node_stats_in
 from admin_console.cluster.reading.nodes import Node, NotCallingError
-from admin_console.cluster.reading.registrations import Registration, registrations_in
+from admin_console.cluster.reading.registrations import Registration
 from admin_console.gateway.gateway import ClientStats, Gateway, LatencyWindow, TopicStats
 from admin_console.pacing.pace import PACE
-from queue_engine.client.http_json import HttpRefusedError, UnreachableError, list_in
+from queue_engine.client.http_json import HttpRefusedError, UnreachableError
 from queue_engine.vocabulary.figures import CHANNEL, CLIENT, TOPIC, Figure, in_stats
 
 if TYPE_CHECKING:
@@ -77,15 +77,14 @@ def read_nodes(
 
 def read_lookupds(cluster: Cluster) -> list[LookupdNow]:
     """Each configured nsqlookupd's answer."""
+    from admin_console.cluster.lookupds.lookupd_calls import read_registered
 
     async def read(http: "NodeHttp", address: HttpAddress) -> LookupdNow:
         try:
-            answers = [http.get_of_lookupd(address, path) for path in ("/nodes", "/topics")]
-            nodes, topics = await asyncio.gather(*answers)
+            nodes, topics = await read_registered(http, address)
         except (HttpRefusedError, UnreachableError) as exc:
             return LookupdNow(address, error=str(exc))
-        names = [one for one in list_in(topics, "topics") if isinstance(one, str)]
-        return LookupdNow(address, registrations_in(list_in(nodes, "producers")).nodes, tuple(names))
+        return LookupdNow(address, nodes, tuple(topics))
 
     addresses = cluster.state.addresses.lookupds
     failed = [LookupdNow(address, error=f"{address} gave no answer") for address in addresses]

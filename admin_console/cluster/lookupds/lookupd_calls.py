@@ -25,13 +25,18 @@ CHANNEL_CALLS_MAX = 2
 NOT_FOUND = 404
 
 
+async def read_registered(http: NodeHttp, address: HttpAddress) -> tuple[tuple[Registration, ...], list[str]]:
+    """The producers that ping, and every topic, also without one. Raises as `NodeHttp.get_of_lookupd`."""
+    nodes, topics = await asyncio.gather(*(http.get_of_lookupd(address, path) for path in ("/nodes", "/topics")))
+    return registrations_in(list_in(nodes, "producers")).nodes, _names(list_in(topics, "topics"))
+
+
 async def read_report(http: NodeHttp, address: HttpAddress) -> LookupdReport:
     """The list of the nsqlookupd. Raises as `NodeHttp.get_of_lookupd`."""
-    answers = [http.get_of_lookupd(address, path) for path in ("/topics", "/nodes", "/debug")]
-    topics, nodes, debug = await asyncio.gather(*answers)
-    registered = registrations_in(list_in(nodes, "producers")).nodes
+    answers = read_registered(http, address), http.get_of_lookupd(address, "/debug")
+    (registered, names), debug = await asyncio.gather(*answers)
     listed = _Listed(debug)
-    producers: dict[str, list[LookupdProducer]] = {name: [] for name in _names(list_in(topics, "topics"))}
+    producers: dict[str, list[LookupdProducer]] = {name: [] for name in names}
     for one in registered:
         for topic in one.topics:
             pinged_at_ms = listed.pings.get(one.remote_address, 0)
