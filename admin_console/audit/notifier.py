@@ -3,7 +3,8 @@
     {"action": "pause_channel", "topic": "orders", "channel": "billing", "user": "ada", "timestamp": Unix seconds,
      "remote_ip": …, "user_agent": …, "url": of the request, "via": this machine, "outcome": "done", "message": …}
 
-The names are nsqadmin's; `outcome` and `message` are ours. An act of which nothing was done is not reported: programs
+The names are nsqadmin's; `outcome` and `message` are ours. A channel created with its topic is two acts, as nsqadmin
+reports it: create_topic, then create_channel. An act of which nothing was done is not reported: programs
 that read `action` alone would take it for done. A POST that fails is sent again, in order, and given up after minutes.
 """
 
@@ -15,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -33,6 +35,7 @@ _NAMES = {
     "unregister_topic": "delete_topic",
     "unregister_channel": "delete_channel",
 }
+_CREATE_PATH = "/api/topics"  # of nsqadmin's interface: a topic, or a channel with its topic
 _PARTLY = " done"  # in the outcomes by node
 
 
@@ -67,12 +70,13 @@ class Notifier:
         """The result of an act."""
         if row.verdict == Verdict.FAILED and _PARTLY not in row.detail:
             return
-        if len(self._waiting) >= WAITING_MAX:
-            with contextlib.suppress(IndexError):
-                self._waiting.popleft()
-            self._lost += 1
-            logger.warning("%s takes no notifications: %d of the oldest were dropped", self._url, self._lost)
-        self._waiting.append(orjson.dumps(document(row)))
+        for found in documents(row):
+            if len(self._waiting) >= WAITING_MAX:
+                with contextlib.suppress(IndexError):
+                    self._waiting.popleft()
+                self._lost += 1
+                logger.warning("%s takes no notifications: %d of the oldest were dropped", self._url, self._lost)
+            self._waiting.append(orjson.dumps(found))
         self._wake()
 
     def _wake(self) -> None:
@@ -134,14 +138,12 @@ class Notifier:
         logger.warning("a notification is given up: %s", reason)
 
 
-def document(row: AuditRow) -> dict[str, Any]:
+def documents(row: AuditRow) -> list[dict[str, Any]]:
     """An act's result as nsqadmin reports it."""
     origin = row.origin
-    action = _NAMES.get(row.action, row.action)
-    if row.action == "register_name":
-        action = "create_channel" if row.channel else "create_topic"
+    url = origin.url if origin is not None else ""
     found = {
-        "action": action,
+        "action": _NAMES.get(row.action, row.action),
         "topic": row.topic,
         "channel": row.channel,
         "node": origin.detail.partition(",")[0] if origin is not None and row.action == "tombstone_producer" else "",
@@ -149,9 +151,15 @@ def document(row: AuditRow) -> dict[str, Any]:
         "timestamp": row.at_ms // 1000,
         "remote_ip": row.address,
         "user_agent": origin.user_agent if origin is not None else "",
-        "url": origin.url if origin is not None else "",
+        "url": url,
         "via": socket.gethostname(),
         "outcome": row.verdict,
         "message": row.message,
     }
-    return {name: value for name, value in found.items() if value or name not in ("channel", "node", "user")}
+    made = [found]
+    if row.action == "register_name" or urlsplit(url).path.endswith(_CREATE_PATH):
+        made = [found | {"action": "create_topic", "channel": ""}]
+        if row.channel:
+            made.append(found | {"action": "create_channel"})
+    optional = ("channel", "node", "user")
+    return [{name: value for name, value in one.items() if value or name not in optional} for one in made]

@@ -9,8 +9,8 @@ import orjson
 import pytest
 from django.test import Client
 
-from admin_console.audit.models import AuditRow, Verdict
-from admin_console.audit.notifier import Notifier
+from admin_console.audit.models import AuditRow, Origin, Verdict
+from admin_console.audit.notifier import Notifier, documents
 from admin_console.vocabulary.roles import Role
 from tests.support.fake_node import FakeNode
 from tests.support.pages.console import client_of, make_user, orders_engine
@@ -66,6 +66,19 @@ def test_an_act_of_which_nothing_was_done_is_not_reported() -> None:
         finally:
             notifier.stop()
         assert [one["outcome"] for one in reports(hook)] == ["failed"]
+
+
+def test_a_channel_created_with_its_topic_is_reported_as_both() -> None:
+    def reported(action: str, url: str, channel: str = "mail") -> list[tuple[str, str]]:
+        row = AuditRow(action=action, topic="orders", channel=channel, verdict=Verdict.DONE, at_ms=1)
+        row.origin = Origin(url, "", "")
+        return [(one["action"], one.get("channel", "")) for one in documents(row)]
+
+    both = [("create_topic", ""), ("create_channel", "mail")]
+    assert reported("register_name", "http://console/lookup/~create/") == both
+    assert reported("register_name", "http://console/lookup/~create/", channel="") == both[:1]
+    assert reported("create_channel", "http://console/below/api/topics") == both
+    assert reported("create_channel", "http://console/topics/orders/~create/") == both[1:], "its topic was there"
 
 
 def test_a_refused_report_is_sent_again_in_its_order(tmp_path: Path) -> None:
