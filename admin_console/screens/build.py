@@ -168,7 +168,7 @@ def _screen(
         if live is not None:
             live.derived[request] = made
         return made
-    # These pages have a sentence of their own about silent nodes.
+    # These pages have a sentence of their own about silent nodes, or no figure of other nodes.
     of_header = {**common, "nodes": partial.header_of(live)}
     if request.page == "counter":
         return Screen(**of_header, **counter.parts(live))
@@ -178,8 +178,9 @@ def _screen(
     if request.page in ("pipeline", "replay"):
         assert pipeline is not None, "a page about the pipeline is made from a look at it"
         if request.page == "pipeline":
-            return Screen(**common, **pipeline_screen.parts(live, request.role, pipeline, has_queue=bool(http_address)))
-        return Screen(**common, **replay.parts(request.role, pipeline, request.replay))
+            made_of = pipeline_screen.parts(live, request.role, pipeline, has_queue=bool(http_address))
+            return Screen(**of_header, **made_of)
+        return Screen(**of_header, **replay.parts(request.role, pipeline, request.replay))
     if request.page == "topic":
         return Screen(**common, **topic.parts(live, request.role, request.topic, pipeline, request.list_query))
     return Screen(**common, **channel.parts(live, request.role, request.topic, request.channel, in_flight))

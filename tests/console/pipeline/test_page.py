@@ -32,7 +32,9 @@ from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.errors import JavaMissingError
 from tests.console.pipeline.pages import REPLAY, row, shown, switch_on
 from tests.support.lakes.pipeline_lake import archived_topic, planned_replay
+from tests.support.pages.clusters import HubOfCluster, nsqd
 from tests.support.pages.console import client_of, make_user, see, words
+from tests.support.pages.snapshots import START_S, snapshot
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db
@@ -236,6 +238,14 @@ def test_a_replay_being_planned_says_whether_its_worker_is_starting(
     )
     banner = screens_replay.parts(Role.OPERATOR, view, REPLAY)["banner"]
     assert banner.text == f"{sentence} Planning publishes nothing."
+
+
+def test_the_pages_of_the_pipeline_say_how_many_nodes_answer() -> None:
+    live = HubOfCluster().see(snapshot(second=START_S), nsqd("nsq-a", silent_since=START_S - 40))
+    for request in (Request("pipeline", Role.ADMIN), Request("replay", Role.ADMIN, replay="2026-03-01")):
+        screen = build_screen(request, live, pipeline=resting())
+        assert screen.nodes[0] == "1 of 2 nodes", request.page
+        assert not screen.silence, "no figure is of other nodes"
 
 
 def test_what_an_operator_requests_starts_the_worker_at_once(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
