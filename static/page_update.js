@@ -152,7 +152,7 @@ function applyBanner(banner) {
   setText(anchor, link);
 }
 
-function applyTable(name, { keys, columns }) {
+function applyTable(name, { keys, columns, empty: words }) {
   const table = root.querySelector(`[data-table="${name}"]`);
   if (!table) return;
   const body = table.tBodies[0];
@@ -185,7 +185,9 @@ function applyTable(name, { keys, columns }) {
   const isEmpty = body.rows.length === 0;
   table.hidden = isEmpty;
   const empty = root.querySelector(`[data-empty-of="${name}"]`);
-  if (empty) empty.hidden = !isEmpty;
+  if (!empty) return;
+  empty.hidden = !isEmpty;
+  if (words) setHtml(empty, words);
 }
 
 // A row that is new to the page is selected by its own key.

@@ -5,7 +5,7 @@ Figures become text by `vocabulary/units.py`, in screens and here, so that the p
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import orjson
@@ -65,6 +65,15 @@ class Empty:
     command: str = ""
     href: str = ""
     link: str = ""
+
+    @property
+    def html(self) -> str:
+        return _empty_html(self)
+
+
+@lru_cache(maxsize=256)  # most are the same every second
+def _empty_html(empty: Empty) -> str:
+    return render_to_string("partials/empty.html", {"empty": empty})
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +148,8 @@ class Table:
                 column.name: [row.cells[index][1].wire() for row in self.rows]
                 for index, column in enumerate(self.columns)
             },
+            # Why there are no rows may change, as when a node stops answering.
+            **({} if self.rows else {"empty": self.empty.html}),
         }
 
 
