@@ -10,6 +10,7 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 
+from admin_console.diagnosis.words import sentence
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import BaseCell, Cell
 from admin_console.screens.links import node_url
@@ -97,8 +98,12 @@ def _least_value(value: Cell, lacking: Sequence[str]) -> Cell:
 
 def lacks(nodes: Sequence[str]) -> str:
     """`the answer of nsq-b3:4151 lacks counts`."""
-    answers, lack = ("answer", "lacks") if len(nodes) == 1 else ("answers", "lack")
-    return f"the {answers} of {listed(nodes)} {lack} counts"
+    return _lack(listed(nodes), len(nodes))
+
+
+def _lack(names: str, count: int) -> str:
+    answers, lack = ("answer", "lacks") if count == 1 else ("answers", "lack")
+    return f"the {answers} of {names} {lack} counts"
 
 
 def until(silent: Sequence[str]) -> str:
@@ -121,7 +126,7 @@ def nodes_of(live: LiveState | None, topic: str = "", channel: str = "") -> dict
     places = live.cluster.places(topic, channel) if topic else ()
     return {
         "nodes": _header(live, [place.read_at_ms for place in places if place.is_answering]),
-        "silence": _silence(live, silent, len(places) if topic else node_count(live)),
+        "silence": _silence(live, silent if topic else (*silent, *live.partial_total), len(places) or node_count(live)),
     }
 
 
@@ -160,26 +165,38 @@ def _header(live: LiveState, read_at_ms: Sequence[int]) -> tuple[str, str]:
 
 
 def _silence(live: LiveState, silent: Sequence[str], count: int) -> str:
-    """The line as HTML; "" while all answer."""
+    """The line as HTML; "" while all answer with all counts. silent: also those that answer without some."""
     assert live.cluster is not None, "only a cluster has other nodes"
     by_name = {node.name: node for node in live.cluster.state.nodes}
-    nodes = sorted((by_name[name] for name in silent if name in by_name), key=_failing_since_ms)
-    if not nodes:
+    found = [by_name[name] for name in silent if name in by_name]
+    nodes = sorted((node for node in found if not node.answers.is_answering), key=_failing_since_ms)
+    lacking = [node for node in found if node.answers.is_answering]
+    sentences = [_not_answering(live, nodes, count)] if nodes else []
+    if lacking:
+        sentences.append(sentence(_lack(_links(lacking), len(lacking))))
+    if not sentences:
         return ""
+    first_ms = min((node.answers.answered_at_ms for node in nodes), default=0)
+    last = f"; the last full figures are of {units.moment(first_ms)} UTC" if first_ms else ""
+    them = "it" if len(found) == 1 else "them"
+    return (
+        f'<span class="least">≥</span> {" ".join(sentences)} '
+        f'<span class="rest">Figures with ≥ leave {them} out{last}.</span>'
+    )
+
+
+def _not_answering(live: LiveState, nodes: Sequence["Node"], count: int) -> str:
     now_ms = live.snapshot.taken_at_ns // 1_000_000
     since_ms = _failing_since_ms(nodes[0])
     lasts = f"for {units.duration(max(0, now_ms - since_ms) / 1_000)}" if since_ms < _NEVER_MS else "yet"
     if len(nodes) > 1 and since_ms < _NEVER_MS:
         lasts = f"the longest {lasts}"
-    shown = ", ".join(map(_linked, nodes[:NAMES_MAX]))
+    return f"{len(nodes)} of {units.plural(count, 'node')} not answering {lasts}: {_links(nodes)}."
+
+
+def _links(nodes: Sequence["Node"]) -> str:
     more = f" and {len(nodes) - NAMES_MAX} more" if len(nodes) > NAMES_MAX else ""
-    first_ms = min(node.answers.answered_at_ms for node in nodes)
-    last = f"; the last full figures are of {units.moment(first_ms)} UTC" if first_ms else ""
-    of_all = f"{len(nodes)} of {units.plural(count, 'node')}"
-    return (
-        f'<span class="least">≥</span> {of_all} not answering {lasts}: {shown}{more}. '
-        f'<span class="rest">Figures with ≥ leave {"it" if len(nodes) == 1 else "them"} out{last}.</span>'
-    )
+    return ", ".join(map(_linked, nodes[:NAMES_MAX])) + more
 
 
 _NEVER_MS = 1 << 62

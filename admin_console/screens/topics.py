@@ -149,7 +149,7 @@ def parts(live: LiveState | None, role: Role, query: ListQuery, http_address: st
         for line in ordered[page.first : page.end]
         if live
     ]
-    is_partial = bool(live and live.silent_of(""))
+    is_partial = bool(live and (live.silent_of("") or live.partial_total))
     subtitle = partial.least(units.plural(len(lines), "topic"), is_partial=is_partial)
     if query.wanted:
         subtitle = f"{units.number(len(named))} of {subtitle} match “{query.query.strip()}”"

@@ -485,7 +485,7 @@ def test_channels_beyond_the_limit_are_counted_and_left_out(monkeypatch: pytest.
     stats = node_stats_in({"topics": [{"topic_name": name, "channels": channels} for name in ("a", "b")]})
     assert stats is not None
     assert [len(one.channels) for one in stats.topics.values()] == [3, 1]
-    assert stats.unreadable == 2
+    assert (stats.unreadable, stats.left_out) == (2, {"b"})
 
 
 def test_a_total_is_partial_where_a_part_of_it_is_unknown() -> None:

@@ -4,6 +4,8 @@ from dataclasses import fields, replace
 from random import Random
 from typing import Any
 
+import pytest
+
 from admin_console.cluster.merging.merged import NO_GROWTH, TOTAL, ClusterSnapshot
 from admin_console.cluster.merging.merger import Merger
 from admin_console.cluster.merging.node_clients import client_stats
@@ -264,6 +266,25 @@ def test_the_totals_name_the_nodes_that_answer_without_all_counts() -> None:
     assert seconds.tick(a, silent(b), c).partial_total == (C,)
     whole = node(C, topic("clicks"), read_at_ms=2)
     assert seconds.tick(a, node(B, orders(), read_at_ms=2), whole).partial_total == ()
+
+
+def test_a_row_that_a_node_s_limit_touches_is_the_least_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("admin_console.cluster.reading.node_stats.TOPICS_MAX", 2)
+    a = node(A, topic("clicks"), orders(depth=4), read_at_ms=1)
+    b = node(B, topic("clicks"), topic("mails"), orders(depth=7), read_at_ms=1)
+    found = Seconds().tick(a, b)
+    assert channel_of(found, *BILLING).depth == 4
+    assert found.silent == {("orders", ""): (B,), BILLING: (B,)}
+    monkeypatch.setattr("admin_console.cluster.reading.node_stats.CHANNELS_MAX", 1)
+    seconds = Seconds()
+    three = topic("orders", channel("mails"), channel("billing", depth=1), channel("pdf"))
+    # The channel that the answer still has is whole.
+    assert seconds.tick(node(A, three, read_at_ms=1), node(B, orders(depth=4), read_at_ms=1)).silent == {
+        ("orders", ""): (A,),
+        BILLING: (A,),
+    }
+    whole = node(A, orders(depth=4), read_at_ms=2)
+    assert seconds.tick(whole, node(B, orders(depth=4), read_at_ms=1)).silent == {}
 
 
 def test_two_clients_whose_names_have_one_crc_have_two_keys() -> None:

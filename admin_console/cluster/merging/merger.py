@@ -199,7 +199,7 @@ class Merger:
                 self._note_topics(target, seen.topics, topics, has_flipped=has_flipped)
             self._is_silent_old |= has_flipped or not is_answering
             if node.stats is not None and node.stats is not seen.stats:
-                self._is_silent_old |= bool(node.stats.unreadable) != bool(seen.stats and seen.stats.unreadable)
+                self._is_silent_old |= bool(node.stats.unreadable or (seen.stats and seen.stats.unreadable))
                 seen.before, seen.stats = seen.stats, node.stats
                 seen.readings.note(node.stats.read_at_ms, seen.topics, topics)
             seen.node, seen.topics, seen.is_answering = node, topics, is_answering
@@ -316,6 +316,13 @@ class Merger:
         ticks = round(min(took_s, SPREAD_S_MAX) / self._tick_s)
         self._growth.add(found, ticks, min(1.0, SPREAD_S_MAX / took_s))
 
+    def _keys_left_out(self, stats: NodeStats) -> Iterable[Key]:
+        """The topics that a node's answer lacks, or lacks channels of, and the channels that it may lack."""
+        for name in stats.left_out & self._merged.keys():
+            yield name, ""
+            read = stats.topics[name].channels if name in stats.topics else {}
+            yield from ((name, one.channel_name) for one in self._merged[name].channels if one.channel_name not in read)
+
     def _silent_now(self) -> Mapping[Key, tuple[str, ...]]:
         """Worked out where an answer changed it."""
         if not self._is_silent_old:
@@ -332,6 +339,8 @@ class Merger:
                 continue
             if seen.stats is not None and seen.stats.unreadable:
                 partial.add(seen.name)
+                for key in self._keys_left_out(seen.stats):
+                    found.setdefault(key, set()).add(seen.name)
             for name in seen.topics:
                 sums = self._sums.get(name)
                 part = sums.parts.get(target) if sums is not None else None

@@ -59,7 +59,8 @@ class NodeTopic:
 @dataclass(frozen=True, slots=True)
 class NodeStats:
     """A node's answer to `/stats`, with newer ones for single topics in it. started_s: Unix; 0 for unknown. unreadable:
-    how many topics and channels were left out, since their names or their form can't be right. producers: None where no
+    how many topics and channels were left out, since their names or their form can't be right or they are too many.
+    left_out: the topics among them, and those that lack a channel for it. producers: None where no
     page shows them. read_at_ms: of the answer for all topics, Unix; alone_at_ms: of newer ones for one topic.
 
     A topic that did not change is the same object as in the stats before."""
@@ -69,6 +70,7 @@ class NodeStats:
     started_s: int = 0
     topics: Mapping[str, NodeTopic] = field(default_factory=dict)
     unreadable: int = 0
+    left_out: frozenset[str] = frozenset()
     producers: tuple[Figures, ...] | None = None
     read_at_ms: int = 0
     alone_at_ms: Mapping[str, int] = field(default_factory=dict)
@@ -114,6 +116,7 @@ class NodeStats:
             version=answer.version,
             health=answer.health,
             topics=topics,
+            left_out=self.left_out - {topic} | answer.left_out,
             alone_at_ms={**self.alone_at_ms, topic: answer.read_at_ms},
         )
 
@@ -148,6 +151,7 @@ def node_stats_in(
         _number(fields.get("start_time")) or 0,
         topics,
         reading.unreadable,
+        frozenset(reading.left_out),
         producers,
         read_at_ms,
     )
@@ -165,16 +169,25 @@ class _Reading:
         self._channels_left = CHANNELS_MAX
         self._clients_left = CLIENTS_MAX
         self.unreadable = 0
+        self.left_out: set[str] = set()
 
     def topics(self, entries: list[Any]) -> dict[str, NodeTopic]:
         found: dict[str, NodeTopic] = {}
         for entry in entries[:TOPICS_MAX]:
             name = self._name(entry, "topic_name", found)
             if name is not None:
+                unreadable_before = self.unreadable
                 found[name] = NodeTopic(
                     name, _topic_figures(entry.get), self._channels(entry.get("channels")), _latency(entry)
                 )
-        self.unreadable += max(0, len(entries) - TOPICS_MAX)
+                if self.unreadable != unreadable_before:
+                    self.left_out.add(name)
+        for entry in entries[TOPICS_MAX : 2 * TOPICS_MAX]:
+            name = self._name(entry, "topic_name", found)
+            if name is not None:
+                self.unreadable += 1
+                self.left_out.add(name)
+        self.unreadable += max(0, len(entries) - 2 * TOPICS_MAX)
         return found
 
     def _channels(self, entries: Any) -> dict[str, NodeChannel]:

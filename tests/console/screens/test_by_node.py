@@ -208,6 +208,28 @@ def test_a_list_that_no_channel_passes_names_the_nodes_that_it_lacks() -> None:
         assert (empty.title, empty.text) == ("No channel is paused", text)
 
 
+def test_a_node_that_answers_without_all_counts_marks_its_rows_and_is_not_called_silent() -> None:
+    lacks = nsqd("nsq-b", orders(1 << 63))
+    live = HubOfCluster().see(own(), nsqd("nsq-a", orders()), lacks)
+    screen = screen_of("topics", live)
+    assert screen.subtitle.startswith("≥ 2 topics")
+    depths = {one.key: row(screen.tables["topics"], one.key)["depth"] for one in screen.tables["topics"].rows}
+    assert depths == {"orders": "≥ 43", "clicks": "7"}
+    for page in PAGES:
+        found = text_of(screen_of(page, live).silence)
+        assert found == "≥ The answer of nsq-b:4151 lacks counts. Figures with ≥ leave it out.", page
+    both = text_of(screen_of("topic", HubOfCluster().see(own(), silent("nsq-a"), lacks)).silence)
+    assert re.match(r"≥ 1 of 3 nodes not answering for .*: nsq-a:4151 .* of nsq-b:4151 .* leave them out; ", both)
+
+
+def test_an_update_has_the_reason_for_a_list_without_rows() -> None:
+    live = HubOfCluster().see(nowhere(), cluster_states.unread("nsq-b:4151"))
+    update = orjson.loads(screen_of("topics", live).update_json())
+    assert "The topics are unknown until nsq-b:4151 answers" in update["tables"]["topics"]["empty"]
+    there = orjson.loads(screen_of("topics", HubOfCluster().see(own())).update_json())
+    assert "empty" not in there["tables"]["topics"], "rows need no reason"
+
+
 def test_while_no_node_is_read_yet_no_page_says_that_nothing_is_there() -> None:
     live = HubOfCluster().see(nowhere(), cluster_states.unread("nsq-b:4151"))
     for page, table in (("overview", "urgent"), ("topics", "topics")):
