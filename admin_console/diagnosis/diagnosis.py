@@ -9,7 +9,7 @@ from admin_console.diagnosis import clock_set, falling_behind, filling, poison
 from admin_console.diagnosis.finding import CALM, TONES, Finding, FindingKind
 from admin_console.diagnosis.findings import RANK, find_all
 from admin_console.diagnosis.states import State, advance, in_force
-from admin_console.diagnosis.vitals import FULL_SHARE, Vitals, moment_of
+from admin_console.diagnosis.vitals import FULL_SHARE, ConsumersApart, Vitals, moment_of
 from admin_console.rings.rings import Rings
 
 if TYPE_CHECKING:
@@ -56,12 +56,14 @@ def diagnose_all(
     earlier: Mapping[Key, Diagnosis] | None = None,
     *,
     takes_turns: bool = True,
+    apart: Mapping[Key, ConsumersApart] | None = None,
 ) -> tuple[dict[Key, Diagnosis], dict[Key, tuple[State, ...]]]:
     """The diagnoses of all channels that are not idle, and the states to go on from with the next snapshot; those of
     the engine itself are at ENGINE.
 
     before: the states after the snapshot before. earlier: the diagnoses of that one; without them no channel waits for
-    its turn. takes_turns: of very many channels only some are looked at; otherwise all of the snapshot.
+    its turn. takes_turns: of very many channels only some are looked at; otherwise all of the snapshot. apart: channels
+    whose consumers are connected to some of their nodes alone.
     """
     now_s = snapshot.taken_at_ns / 1e9
     moment = moment_of(snapshot)
@@ -82,9 +84,10 @@ def diagnose_all(
         for channel in topic.channels:
             key = (topic.topic_name, channel.channel_name)
             previous = before.get(key, ())
-            if not previous and is_calm(topic, channel, young_ns):
+            divided = apart.get(key) if apart else None
+            if not previous and divided is None and is_calm(topic, channel, young_ns):
                 continue
-            vitals = Vitals(topic, channel, rings_of(key), moment)
+            vitals = Vitals(topic, channel, rings_of(key), moment, divided)
             last = earlier.get(key)
             if turns > 1 and last is not None and (hash(key) + turn) % turns:
                 is_fresh = 0 <= now_s - last.looked_s < turns - 0.5

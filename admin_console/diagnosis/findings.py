@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from admin_console.diagnosis import (
     backing_off,
+    consumers_on_some,
     deferred,
     failing,
     falling_behind,
@@ -32,6 +33,7 @@ _FINDERS: tuple[tuple[FindingKind, Callable[[Vitals], Finding | None]], ...] = (
     (timing_out.TIMING_OUT, timing_out.find),
     (paused.TOPIC_PAUSED, paused.find_topic),
     (no_consumers.NO_CONSUMERS, no_consumers.find),
+    (consumers_on_some.CONSUMERS_ON_SOME, consumers_on_some.find),
     (backing_off.BACKING_OFF, backing_off.find),
     (held_back.HELD_BACK, held_back.find),
     (stuck.STUCK, stuck.find),

@@ -39,6 +39,15 @@ class Moment(NamedTuple):
     pause_limit_ms: int
 
 
+class ConsumersApart(NamedTuple):
+    """Of a channel whose consumers are connected to some of its nodes, where messages wait at the others. part: "2 of
+    3"; text: those nodes and messages, in sentences; node: the one with most of them."""
+
+    part: str
+    text: str
+    node: str
+
+
 def moment_of(snapshot: "EngineSnapshot") -> Moment:
     return Moment(snapshot.taken_at_ns, snapshot.monotonic_ns, snapshot.pause_limit_ms)
 
@@ -49,9 +58,19 @@ class Vitals:
 
     Figures of the rings are computed at their first read: for a healthy channel hardly any is. They are of the rings'
     second at which the vitals were taken, also after the rings have moved on.
+
+    apart: None for one server, and where each node with messages has a consumer.
     """
 
-    def __init__(self, topic: "TopicStats", stats: "ChannelStats", rings: Rings | None, moment: Moment) -> None:
+    def __init__(
+        self,
+        topic: "TopicStats",
+        stats: "ChannelStats",
+        rings: Rings | None,
+        moment: Moment,
+        apart: ConsumersApart | None = None,
+    ) -> None:
+        self.apart = apart
         self.topic = topic
         self.stats = stats
         self.moment = moment

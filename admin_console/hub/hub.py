@@ -14,9 +14,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from admin_console.cluster.merging.differences import CONSUMERS
 from admin_console.cluster.merging.merged import NO_GROWTH, ClusterSnapshot, Growth
 from admin_console.diagnosis.diagnosis import ENGINE, Diagnosis, diagnose_all
 from admin_console.diagnosis.states import State, in_force
+from admin_console.diagnosis.vitals import ConsumersApart
 from admin_console.hub.node_rings import NodeRings
 from admin_console.rings.depth_jumps import NOTHING, DepthCounts, jump_at_topic, jump_in_channel
 from admin_console.rings.rings import DEPTH_JUMPS, SECONDS, Birth, Clock, Layout, Rings
@@ -84,7 +86,9 @@ class LiveState:
         self.cluster = cluster
         self.node_rings = node_rings
         self.diagnoses: dict[Key, Diagnosis]  # of the channels that are not idle
-        self.diagnoses, self.states = diagnose_all(snapshot, rings.get, states or {}, earlier, takes_turns=takes_turns)
+        self.diagnoses, self.states = diagnose_all(
+            snapshot, rings.get, states or {}, earlier, takes_turns=takes_turns, apart=_apart(cluster)
+        )
         self.rings = rings
         self.second = second  # the rings' newest second, Unix; None without rings
         self.topics: dict[str, TopicStats] = {topic.topic_name: topic for topic in snapshot.topics}
@@ -121,6 +125,15 @@ class LiveState:
     def silent_of(self, topic: str, channel: str = "") -> tuple[str, ...]:
         """The nodes whose part of a topic, a channel or, without a topic, of the totals is unknown; () for none."""
         return self.cluster.silent.get((topic, channel), ()) if self.cluster is not None else ()
+
+
+def _apart(cluster: ClusterSnapshot | None) -> Mapping[Key, ConsumersApart]:
+    """The channels with messages at nodes where no consumer is connected, while some are at others."""
+    return {
+        (one.topic, one.channel): ConsumersApart(one.part, one.text, one.node)
+        for one in (cluster.differences if cluster is not None else ())
+        if one.kind == CONSUMERS and one.weight
+    }
 
 
 class Hub:

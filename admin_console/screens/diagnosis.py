@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from admin_console.diagnosis import pause_words, refusing, words
+from admin_console.diagnosis.consumers_on_some import CONSUMERS_ON_SOME
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import DANGER, TONES, WARNING, Finding
 from admin_console.diagnosis.old_messages import OLD_MESSAGES
@@ -11,7 +12,7 @@ from admin_console.diagnosis.states import State
 from admin_console.gateway.gateway import why_not
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import ActionCell, BaseCell, LinkCell
-from admin_console.screens.links import act_cell, consumer_url, message_cell, url_of
+from admin_console.screens.links import act_cell, consumer_url, message_cell, node_url, url_of
 from admin_console.screens.partial import listed
 from admin_console.screens.parts import Banner
 from admin_console.screens.pauses import paused_on, still_delivering, topic_paused
@@ -115,7 +116,9 @@ def _acts(finding: Finding, diagnosis: Diagnosis, role: Role) -> tuple[BaseCell,
     """The one act that is likely to help, and links to the consumer and the messages that the finding is about."""
     names = diagnosis.vitals.topic.topic_name, diagnosis.vitals.stats.channel_name
     acts: list[BaseCell] = []
-    act = finding.kind.act
+    act, apart = finding.kind.act, diagnosis.vitals.apart
+    if finding.kind is CONSUMERS_ON_SOME and apart is not None:
+        acts.append(LinkCell(f"Open {apart.node}", node_url(apart.node)))
     if act == "redrive_channel":  # first an operator looks at the cause of their failures
         acts.append(LinkCell("Show the messages", f"{url_of('channel_messages', *names)}?state=quarantined"))
     if act == "quarantine_messages":

@@ -5,6 +5,8 @@ from typing import Any
 
 from admin_console.cluster.merging import differences as kinds
 from admin_console.cluster.merging.differences import Difference
+from admin_console.diagnosis.consumers_on_some import CONSUMERS_ON_SOME
+from admin_console.diagnosis.paused import PAUSED
 from admin_console.hub.hub import LiveState
 from admin_console.screens.cells import BaseCell, Cell, Chip, LinkCell, SentenceCell, StateCell
 from admin_console.screens.links import act_cell, node_url, url_of
@@ -16,6 +18,7 @@ PAGES = frozenset({"nodes", "topic", "channel"})
 SHOWN_MAX = 20
 _LABEL_LENGTH_MAX = 28
 _TONES = {kinds.PAUSED: "held", kinds.VERSIONS: ""}
+_BANNERS = {PAUSED: kinds.PAUSED, CONSUMERS_ON_SOME: kinds.CONSUMERS}
 _COLUMNS = (
     Column("kind", "Kind", "state"),
     Column("finding", "Finding", "text"),
@@ -30,7 +33,8 @@ def parts(live: LiveState, role: Role, page: str, topic: str, channel: str) -> d
     found: Iterable[Difference] = live.cluster.differences
     if page in ("topic", "channel"):
         found = [one for one in found if one.topic == topic and (page == "topic" or one.channel in ("", channel))]
-    listed = list(found)
+    heads = _in_banner(live, topic, channel) if page == "channel" else ""
+    listed = [one for one in found if one.kind != heads or one.channel != channel]
     here = (topic, channel) if page in ("topic", "channel") else None
     rows = [("/".join(one.key), _cells(one, role, here)) for one in listed[:SHOWN_MAX]]
     return {
@@ -42,6 +46,12 @@ def parts(live: LiveState, role: Role, page: str, topic: str, channel: str) -> d
         "flags": {"differs": bool(listed)},
         "texts": {"differences": _count(listed)},
     }
+
+
+def _in_banner(live: LiveState, topic: str, channel: str) -> str:
+    """The kind of the finding about a channel that its page's banner has; "" for none."""
+    diagnosis = live.diagnoses.get((topic, channel))
+    return _BANNERS.get(diagnosis.states[0].finding.kind, "") if diagnosis is not None and diagnosis.states else ""
 
 
 def _count(found: Sequence[Difference]) -> str:

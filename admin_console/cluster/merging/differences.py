@@ -32,7 +32,7 @@ class Difference:
     """One finding. title: the difference, a sentence; text: its consequence. topic, channel, node: its subject, and the
     place to look or to act; "" for none. is_place_alone: node is no part of the subject: as the figures change, another
     one may be the place of the same finding. lookupd: of which nsqlookupd it is. weight: orders those of one kind.
-    since_ms: when it was found, Unix."""
+    since_ms: when it was found, Unix. part: at how many of the nodes: "2 of 3"."""
 
     kind: str
     title: str
@@ -44,6 +44,7 @@ class Difference:
     since_ms: int = 0
     lookupd: str = ""
     is_place_alone: bool = False
+    part: str = ""
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -120,15 +120,17 @@ def _consumers(
     why = f", which is {lookups[first]}" if len(without) == 1 and first in lookups else ""
     waiting = sum([one.depth for one in without])
     words = f" {units.plural(waiting, 'message')} {'waits' if waiting == 1 else 'wait'} there." if waiting else ""
+    part = f"{len(parts) - len(without)} of {len(parts)}"
     return [
         Difference(
             CONSUMERS,
-            f"{name}: consumers are connected to {len(parts) - len(without)} of {units.plural(len(parts), 'node')}.",
+            f"{name}: consumers are connected to {part} nodes.",
             f"None on {where}{why}.{words}",
             topic,
             channel,
             first,
             weight=waiting,
             is_place_alone=True,
+            part=part,
         )
     ]

@@ -65,4 +65,5 @@ def test_no_rule_finds_anything_in_what_is_calm() -> None:
 
 def test_what_each_rule_finds_is_not_calm() -> None:
     for name, (_, vitals, *_) in CASES.items():
-        assert not is_calm(vitals.topic, vitals.stats, YOUNG_NS), name
+        # Which nodes have a consumer is no figure of the channel: its rules run wherever some have none.
+        assert vitals.apart or not is_calm(vitals.topic, vitals.stats, YOUNG_NS), name

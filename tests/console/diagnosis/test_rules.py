@@ -7,6 +7,7 @@ import pytest
 
 from admin_console.diagnosis import (
     backing_off,
+    consumers_on_some,
     deferred,
     failing,
     falling_behind,
@@ -25,7 +26,7 @@ from admin_console.diagnosis import (
 )
 from admin_console.diagnosis.finding import CALM, DANGER, HELD, WARNING, Finding
 from admin_console.diagnosis.findings import RANK, find_all
-from admin_console.diagnosis.vitals import Vitals, take_vitals
+from admin_console.diagnosis.vitals import ConsumersApart, Vitals, take_vitals
 from admin_console.hub.hub import Hub
 from admin_console.vocabulary import units
 from queue_engine.storage.quarantine_stats import QuarantineStats
@@ -68,6 +69,12 @@ DRAINS = {"depth": 100, "client_count": 2, "ready_count": 20, "in_flight_count":
 HELD_20 = DRAINS | {"in_flight_count": 20}
 FAILS = {"failures": failures(requeued=178, by=2, share=0.9), "requeue_count": 178}
 POISON = {"attempts_max": 6, "attempts_max_id": "ab" * 8}
+
+
+def apart(figures: Vitals) -> Vitals:
+    """The same where its consumers are at some of its nodes."""
+    figures.apart = ConsumersApart("2 of 3", "None on nsq-c:4151. 640 messages wait there.", "nsq-c:4151")
+    return figures
 
 
 def alone(repeated: int, requeued: int) -> dict[str, Any]:
@@ -118,6 +125,13 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
         WARNING,
         "no consumer is connected",
         [vitals(), vitals(**DRAINS), vitals(depth=5, paused=True)],
+    ),
+    "consumers on some nodes": (
+        consumers_on_some.find,
+        apart(vitals(**DRAINS)),
+        WARNING,
+        "Consumers are connected to 2 of 3 nodes.",
+        [vitals(**DRAINS), apart(vitals(**DRAINS, paused=True))],
     ),
     "all at RDY 0": (
         backing_off.find,

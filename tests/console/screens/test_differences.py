@@ -11,7 +11,7 @@ from admin_console.screens.build import Request, build_screen
 from admin_console.screens.links import node_url
 from admin_console.screens.parts import Screen
 from admin_console.vocabulary.roles import Role
-from tests.support.pages.snapshots import channel, snapshot, topic
+from tests.support.pages.snapshots import START_S, channel, snapshot, topic
 
 CONSUMERS = Difference("consumers", "invoices/pdf: one.", "Two <b>.", "invoices", "pdf", "nsq-c:4151", 640, 1_000)
 CHANNEL = Difference("channel", "invoices/mail exists on 2.", "", "invoices", "mail", "nsq-b:4151")
@@ -64,6 +64,39 @@ def test_a_topic_has_those_about_it_and_a_channel_those_about_both() -> None:
     other = screen("topic", *every, topic="orders")
     assert "differences" not in other.tables  # there is no such topic
     assert not screen("topic", CLOCK, topic="invoices").flags["differs"]
+
+
+def test_consumers_at_some_nodes_are_a_state_of_their_channel_while_messages_wait_at_the_others() -> None:
+    """Its sums look healthy: a list that showed only those would hide the node without a consumer."""
+    pdf = channel("invoices", "pdf", depth=640, client_count=2, ready_count=20)
+    hub = Hub()
+
+    def see(second: int, part: str = "2 of 3", weight: float = 640) -> dict[str, Screen]:
+        text = "None on nsq-c:4151. 640 messages wait there."
+        apart = Difference("consumers", "title", text, "invoices", "pdf", "nsq-c:4151", weight, 1_000, part=part)
+        taken = snapshot(topic("invoices", pdf), second=START_S + second)
+        hub.write(ClusterSnapshot(merged=taken, state=ClusterState(), differences=(apart,)))
+        pages = ("overview", "topics", "topic", "channel")
+        of = {"topic": {"topic": "invoices"}, "channel": {"topic": "invoices", "channel": "pdf"}}
+        return {page: build_screen(Request(page, Role.OPERATOR, **of.get(page, {})), hub.live) for page in pages}
+
+    see(0)
+    assert "consumers on" not in str(see(2)["overview"].tables["urgent"].wire()), "a consumer may be reconnecting"
+    made = see(4)
+    for page, table in (("overview", "urgent"), ("topics", "topics"), ("topic", "channels")):
+        assert "consumers on 2 of 3" in str(made[page].tables[table].wire()), page
+    assert made["overview"].texts["count_attention"] == "1"
+    banner = made["overview"].banner
+    assert banner is not None
+    assert banner.title == "invoices/pdf: consumers are connected to 2 of 3 nodes."
+    assert banner.text == "None on nsq-c:4151. 640 messages wait there."
+    assert f'href="{node_url("nsq-c:4151")}">Open nsq-c:4151' in banner.acts_html
+    assert made["channel"].banner is not None
+    assert not made["channel"].flags["differs"], "the banner has it"
+    assert made["topic"].flags["differs"]
+    calm = [see(second, weight=0) for second in range(5, 9)][-1]
+    assert "consumers on" not in str(calm["overview"].tables["urgent"].wire()), "nothing waits at that node"
+    assert calm["channel"].flags["differs"]
 
 
 def test_a_viewer_reads_why_not() -> None:
