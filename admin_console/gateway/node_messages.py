@@ -1,19 +1,34 @@
-"""The messages of a channel at a remote Penstock, by its API: listed and read as those of this server are.
+"""The messages of a topic or channel at a remote Penstock, by its API: listed, read and searched as those of this
+server are.
 
 Nothing is consumed. A row that can't be right costs itself alone.
 """
 
 import base64
 import re
-from collections.abc import Mapping
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any
+
+import orjson
 
 from admin_console.cluster.calls.node_http import NodeHttp
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.reading.nodes import Node, NotCallingError
-from admin_console.gateway.gateway import MessageQuery, MessageRow, MessageRows, OneMessage, ReadRefusedError
+from admin_console.gateway.gateway import (
+    KeyPage,
+    MessagePage,
+    MessageQuery,
+    MessageRow,
+    MessageRows,
+    OneMessage,
+    ReadMessage,
+    ReadRefusedError,
+    SearchHit,
+    SearchState,
+    Target,
+)
 from admin_console.gateway.node_requests import why_node_can_not
 from admin_console.pacing.pace import PACE
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
@@ -23,8 +38,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 
 _TEXT_LENGTH_MAX = 1_000
 _MESSAGE_ID = re.compile(r"[0-9a-f]{16}")
-# Its own pages search.
-_NOT_HERE = frozenset({"search_messages"})
+_SEARCH_ID = re.compile(r"[-a-zA-Z0-9_]{1,40}")  # as it is a part of a page's path
 
 
 class NodeMessages:
@@ -37,7 +51,7 @@ class NodeMessages:
     @property
     def capabilities(self) -> frozenset[str]:
         """Names of ACTS and USES that the node has."""
-        return frozenset(name for name in (*ACTS, *USES) if not why_node_can_not(self._node, name)) - _NOT_HERE
+        return frozenset(name for name in (*ACTS, *USES) if not why_node_can_not(self._node, name))
 
     def message_rows(self, topic: str, channel: str, query: MessageQuery) -> MessageRows:
         """As `Gateway.message_rows`."""
@@ -83,33 +97,116 @@ class NodeMessages:
             raise ReadRefusedError(f"Nothing was read of {topic}: {self._node.name} answered with no message.")
         return OneMessage(topic, channel, _text(document, "storage"), row, _bytes(found, "body"))
 
+    def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
+        """As `Gateway.messages`."""
+        document = self._read("/topic/messages", topic, channel, {"limit": count_max, **_place(target)})
+        return _page(topic, document, count_max)
+
+    def find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> KeyPage:
+        """As `Gateway.find_key`."""
+        return self.begin_find_key(topic, key, count_max, before=before)()
+
+    def begin_find_key(
+        self, topic: str, key: bytes, count_max: int, *, before: int | None = None
+    ) -> Callable[[], KeyPage]:
+        """Begin to look for it; the function that is returned waits for the answer."""
+        fields = {"key": key.decode(errors="replace"), "limit": count_max, "before": before}
+        wait = self._begun("/topic/messages", topic, "", fields)
+
+        def found() -> KeyPage:
+            document = wait()
+            page = _page(topic, document, count_max)
+            upto = _number(document, "indexed_upto") or 0
+            not_indexed = max(0, _number(document, "not_indexed_count") or 0)
+            return KeyPage(page, _number(document, "next_before"), upto, not_indexed)
+
+        return found
+
+    def start_search(
+        self,
+        topic: str,
+        channel: str,
+        text: str,
+        *,
+        state: str = "",
+        first_offset: int | None = None,
+        end_offset: int | None = None,
+        user: str = "",
+    ) -> SearchState:
+        """As `Gateway.start_search`; all users of this console share what the node allows its token."""
+        fields = {"text": text, "state": state, "first_offset": first_offset, "end_offset": end_offset}
+        return self._searched("/channel/search", topic, {"channel": channel, **fields}, is_post=True)
+
+    def search_state(self, search_id: str) -> SearchState:
+        """As `Gateway.search_state`."""
+        return self._searched("/channel/search/state", "", {"search": search_id})
+
+    def cancel_search(self, search_id: str) -> SearchState:
+        """As `Gateway.cancel_search`."""
+        return self._searched("/channel/search/cancel", "", {"search": search_id}, is_post=True)
+
+    def _searched(self, path: str, topic: str, fields: Mapping[str, Any], *, is_post: bool = False) -> SearchState:
+        found = _search(self._begun(path, topic, "", fields, is_post=is_post)())
+        if found is None:
+            raise ReadRefusedError(f"Nothing was read: {self._node.name} answered with no search.")
+        return found
+
     def _read(self, path: str, topic: str, channel: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        query = {"topic": topic, "channel": channel}
-        query |= {name: str(value) for name, value in fields.items() if value not in (None, "")}
-        target, timeout_s = self._node.member.target, self._cluster.request_timeout_s + 1
+        return self._begun(path, topic, channel, fields)()
+
+    def _begun(
+        self, path: str, topic: str, channel: str, fields: Mapping[str, Any], *, is_post: bool = False
+    ) -> Callable[[], Mapping[str, Any]]:
+        """The function that is returned waits for the answer."""
+        query = {"topic": topic, "channel": channel, **fields}
+        sent = {name: str(value) for name, value in query.items() if value not in (None, "")}
+        target = self._node.member.target
 
         async def read(http: NodeHttp) -> Any:
-            return await http.get_of_node(target, path, query, purpose="page")
+            if is_post:
+                return orjson.loads(await http.post_to_node(target, path, sent))
+            return await http.get_of_node(target, path, sent, purpose="page")
 
+        of = f" of {topic}" if topic else ""
         try:
-            with PACE.away():
-                document = self._cluster.call(read).result(timeout_s)
+            future = self._cluster.call(read)
+        except NotCallingError as exc:
+            raise ReadRefusedError(f"Nothing was read{of}: {exc}") from exc
+        return lambda: self._answer(future, of)
+
+    def _answer(self, future: "Future[Any]", of: str) -> Mapping[str, Any]:
+        try:
+            if future.done() and not future.cancelled():
+                document = future.result()
+            else:
+                with PACE.away():
+                    document = future.result(self._cluster.request_timeout_s + 1)
         except HttpRefusedError as exc:
             reason = f"{self._node.name} refused it: {exc.detail or exc.word or exc}"
-            raise ReadRefusedError(f"Nothing was read of {topic}: {reason}.") from exc
-        except (UnreachableError, NotCallingError, TimeoutError, CancelledError) as exc:
+            raise ReadRefusedError(f"Nothing was read{of}: {reason}.") from exc
+        except orjson.JSONDecodeError as exc:
+            raise ReadRefusedError(f"Nothing was read{of}: {self._node.name} answered with no JSON.") from exc
+        except (UnreachableError, TimeoutError, CancelledError) as exc:
+            future.cancel()
             reason = str(exc) or f"{self._node.name} did not answer in time"
-            raise ReadRefusedError(f"Nothing was read of {topic}: {reason}.") from exc
+            raise ReadRefusedError(f"Nothing was read{of}: {reason}.") from exc
         return document if isinstance(document, dict) else {}
 
 
+def _place(target: Target | None) -> dict[str, Any]:
+    if target is None:
+        return {}
+    time_ms = None if target.time_ns is None else target.time_ns // NS_PER_MS
+    return {"from": target.word, "offset": target.offset, "time_ms": time_ms}
+
+
 def _text(fields: Any, name: str) -> str:
-    value = fields.get(name)
+    value = fields.get(name) if isinstance(fields, dict) else None
     return value[:_TEXT_LENGTH_MAX] if isinstance(value, str) else ""
 
 
 def _number(fields: Any, name: str) -> int | None:
-    value = fields.get(name)
+    value = fields.get(name) if isinstance(fields, dict) else None
     return value if type(value) is int and abs(value) < 1 << 63 else None
 
 
@@ -156,3 +253,47 @@ def _row(fields: Any) -> MessageRow | None:
         ),
         problem=_text(fields, "problem"),
     )
+
+
+def _page(topic: str, document: Mapping[str, Any], count_max: int) -> MessagePage:
+    listed = document.get("messages")
+    found = [_published(one) for one in (listed if isinstance(listed, list) else ())]
+    numbers = {name: max(0, _number(document, name) or 0) for name in _OF_PAGE}
+    earlier = _number(document, "earlier_offset")
+    messages = tuple(one for one in found if one is not None)
+    if earlier is None:
+        # Older versions leave it out: where their log has a gap, the page has fewer messages.
+        first = messages[0].offset if messages else numbers["end_offset"]
+        earlier = max(numbers["oldest_offset"], first - count_max)
+    return MessagePage(topic, *numbers.values(), messages, max(0, _number(document, "damaged_count") or 0), earlier)
+
+
+_OF_PAGE = ("number", "id_base", "oldest_offset", "end_offset", "next_offset")
+
+
+def _published(fields: Any) -> ReadMessage | None:
+    offset, time_ns = _number(fields, "offset"), _number(fields, "timestamp")
+    if offset is None or offset < 0 or time_ns is None or not _MESSAGE_ID.fullmatch(_text(fields, "id")):
+        return None
+    due_ns = _number(fields, "due") or 0
+    return ReadMessage(offset, fields["id"], time_ns, due_ns, _bytes(fields, "body"), _bytes(fields, "key"))
+
+
+def _search(document: Mapping[str, Any]) -> SearchState | None:
+    search_id = _text(document, "search")
+    if not _SEARCH_ID.fullmatch(search_id):
+        return None
+    listed = document.get("hits")
+    hits = [_hit(one) for one in (listed if isinstance(listed, list) else ())]
+    numbers = [max(0, _number(document, name) or 0) for name in _OF_SEARCH]
+    texts = [_text(document, name) for name in ("topic", "channel", "text", "state", "status")]
+    found = tuple(hit for hit in hits if hit is not None)
+    return SearchState(search_id, *texts, *numbers, found, _text(document, "problem"))
+
+
+_OF_SEARCH = ("first_offset", "next_offset", "end_offset", "message_count", "message_total", "scanned_bytes")
+
+
+def _hit(fields: Any) -> SearchHit | None:
+    row = _row(fields.get("message")) if isinstance(fields, dict) else None
+    return None if row is None else SearchHit(row, _number(fields, "at") or 0, _bytes(fields, "around"))
