@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -116,8 +117,7 @@ class NodeMessages:
         def found() -> KeyPage:
             document = wait()
             page = _page(topic, document, count_max)
-            upto = _number(document, "indexed_upto") or 0
-            not_indexed = max(0, _number(document, "not_indexed_count") or 0)
+            upto, not_indexed = _count(document, "indexed_upto"), _count(document, "not_indexed_count")
             return KeyPage(page, _number(document, "next_before"), upto, not_indexed)
 
         return found
@@ -210,6 +210,10 @@ def _number(fields: Any, name: str) -> int | None:
     return value if type(value) is int and abs(value) < 1 << 63 else None
 
 
+def _count(fields: Any, name: str) -> int:
+    return max(0, _number(fields, name) or 0)
+
+
 def _bytes(fields: Any, name: str) -> bytes:
     """The field where it is UTF-8, otherwise NAME_base64."""
     value, encoded = fields.get(name), fields.get(f"{name}_base64")
@@ -258,17 +262,23 @@ def _row(fields: Any) -> MessageRow | None:
 def _page(topic: str, document: Mapping[str, Any], count_max: int) -> MessagePage:
     listed = document.get("messages")
     found = [_published(one) for one in (listed if isinstance(listed, list) else ())]
-    numbers = {name: max(0, _number(document, name) or 0) for name in _OF_PAGE}
-    earlier = _number(document, "earlier_offset")
     messages = tuple(one for one in found if one is not None)
+    page = MessagePage(
+        topic,
+        topic_number=_count(document, "number"),
+        id_base=_count(document, "id_base"),
+        oldest_offset=_count(document, "oldest_offset"),
+        end_offset=_count(document, "end_offset"),
+        next_offset=_count(document, "next_offset"),
+        messages=messages,
+        damaged_count=_count(document, "damaged_count"),
+    )
+    earlier = _number(document, "earlier_offset")
     if earlier is None:
         # Older versions leave it out: where their log has a gap, the page has fewer messages.
-        first = messages[0].offset if messages else numbers["end_offset"]
-        earlier = max(numbers["oldest_offset"], first - count_max)
-    return MessagePage(topic, *numbers.values(), messages, max(0, _number(document, "damaged_count") or 0), earlier)
-
-
-_OF_PAGE = ("number", "id_base", "oldest_offset", "end_offset", "next_offset")
+        first = messages[0].offset if messages else page.end_offset
+        earlier = max(page.oldest_offset, first - count_max)
+    return replace(page, earlier_offset=max(0, earlier))
 
 
 def _published(fields: Any) -> ReadMessage | None:
@@ -285,13 +295,22 @@ def _search(document: Mapping[str, Any]) -> SearchState | None:
         return None
     listed = document.get("hits")
     hits = [_hit(one) for one in (listed if isinstance(listed, list) else ())]
-    numbers = [max(0, _number(document, name) or 0) for name in _OF_SEARCH]
-    texts = [_text(document, name) for name in ("topic", "channel", "text", "state", "status")]
-    found = tuple(hit for hit in hits if hit is not None)
-    return SearchState(search_id, *texts, *numbers, found, _text(document, "problem"))
-
-
-_OF_SEARCH = ("first_offset", "next_offset", "end_offset", "message_count", "message_total", "scanned_bytes")
+    return SearchState(
+        search_id,
+        _text(document, "topic"),
+        _text(document, "channel"),
+        _text(document, "text"),
+        _text(document, "state"),
+        _text(document, "status"),
+        first_offset=_count(document, "first_offset"),
+        next_offset=_count(document, "next_offset"),
+        end_offset=_count(document, "end_offset"),
+        message_count=_count(document, "message_count"),
+        message_total=_count(document, "message_total"),
+        scanned_bytes=_count(document, "scanned_bytes"),
+        hits=tuple(hit for hit in hits if hit is not None),
+        problem=_text(document, "problem"),
+    )
 
 
 def _hit(fields: Any) -> SearchHit | None:

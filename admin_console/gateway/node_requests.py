@@ -28,7 +28,8 @@ def why_node_can_not(node: Node, action: str) -> str:
     reason = kinds_of(action).nsqd
     if reason and not node.info.is_penstock:
         return f"{node.name} is an nsqd and {reason}"
-    if action in ACTS and not path_of(action):
+    # An act without a role is one over HTTP alone, on a path of its own.
+    if action in ACTS and ACTS[action].role is not None and not path_of(action):
         return f"{node.name} does this at its own console alone"
     return ""
 

@@ -14,7 +14,7 @@ from admin_console.answers.refusal import wants_fragment, wants_json
 from admin_console.gateway.gateway import NAME_LENGTH_MAX, ActResult, MessageResult, ReadRefusedError, is_valid_name
 from admin_console.gateway.sentences import counted
 from admin_console.message_views import lists
-from admin_console.message_views.channel_of import channel_of
+from admin_console.message_views.sources import channel_of
 from admin_console.messages.channel_snapshot import ChannelSnapshot
 from admin_console.messages.message_filter import filter_of, is_message_id, is_offset
 from admin_console.messages.single_acts import SINGLE_ACTS, as_sentence

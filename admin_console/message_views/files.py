@@ -10,8 +10,8 @@ from django.views.decorators.http import require_POST, require_safe
 from admin_console.answers.refusal import refusal
 from admin_console.audit.record import NotAuditedError
 from admin_console.gateway.gateway import OneMessage, ReadRefusedError
-from admin_console.message_views.channel_of import channel_of
 from admin_console.message_views.lists import not_audited, note_look, read_one
+from admin_console.message_views.sources import channel_of
 from admin_console.messages.channel_snapshot import ChannelSnapshot
 from admin_console.messages.lines import utc
 from admin_console.messages.message_filter import is_message_id, is_offset

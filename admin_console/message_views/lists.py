@@ -14,7 +14,7 @@ from admin_console.answers.refusal import refusal
 from admin_console.audit.record import NotAuditedError, record_look, require_room
 from admin_console.gateway.gateway import MessageRow, MessageRows, OneMessage, ReadRefusedError
 from admin_console.gateway.sentences import counted, merged_sentences
-from admin_console.message_views.channel_of import channel_of, node_links
+from admin_console.message_views.sources import channel_of, node_links
 from admin_console.messages import bodies
 from admin_console.messages.channel_snapshot import ChannelSnapshot
 from admin_console.messages.lines import MessageLine, columns_of, facts_of

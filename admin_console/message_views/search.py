@@ -15,10 +15,11 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from admin_console.answers.refusal import refusal, wants_fragment
 from admin_console.audit.record import NotAuditedError
-from admin_console.gateway.gateway import ReadRefusedError, SearchHit, SearchState, get_gateway
+from admin_console.gateway.gateway import ReadRefusedError, SearchHit, SearchState
 from admin_console.message_views import lists
 from admin_console.message_views.lists import not_audited, note_look
-from admin_console.messages.channel_snapshot import ChannelSnapshot, channel_snapshot
+from admin_console.message_views.sources import channel_of
+from admin_console.messages.channel_snapshot import ChannelSnapshot
 from admin_console.messages.message_filter import is_offset
 from admin_console.messages.states import FINISHED, STATES, State
 from admin_console.messages.visible import visible
@@ -54,7 +55,10 @@ def messages_or_search(request: CheckedRequest, topic: str, channel: str) -> Htt
     text = request.GET.get("text", "")
     if not text or not request.may["message_search"]:
         return lists.channel_messages(request, topic, channel)
-    snapshot = channel_snapshot(get_gateway(), topic, channel)
+    try:
+        snapshot = channel_of(request, topic, channel)
+    except ReadRefusedError as exc:
+        return refusal(request, str(exc), status=409)
     if snapshot is None:
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
     state = request.GET.get("in", "")
@@ -65,7 +69,7 @@ def begin(request: CheckedRequest, snapshot: ChannelSnapshot, text: str, state: 
     """Begin a search, and go to its page."""
     first = request.GET.get("first", "")
     try:
-        started = get_gateway().start_search(
+        started = snapshot.source.start_search(
             snapshot.topic,
             snapshot.channel,
             text,
@@ -90,16 +94,19 @@ def _first(text: str, state: str) -> int | None:
 @stands("empty_channel")
 def message_search(request: CheckedRequest, topic: str, channel: str, search: str) -> HttpResponse:
     """GET shows a search, POST cancels it."""
-    snapshot = channel_snapshot(get_gateway(), topic, channel)
+    try:
+        snapshot = channel_of(request, topic, channel)
+    except ReadRefusedError as exc:
+        return refusal(request, str(exc), status=409)
     if snapshot is None:
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
-    gateway = get_gateway()
+    source = snapshot.source
     try:
-        found = gateway.search_state(search)
+        found = source.search_state(search)
         if (found.topic, found.channel) != (topic, channel):
             raise ReadRefusedError(f"{search} is a search in another channel.")
         if request.method == "POST":
-            gateway.cancel_search(search)
+            source.cancel_search(search)
             return HttpResponseRedirect(_url(snapshot, search))
         if found.hits:
             note_look(request, snapshot, [hit.row for hit in found.hits], detail=f"search for {found.text}")
@@ -111,6 +118,7 @@ def message_search(request: CheckedRequest, topic: str, channel: str, search: st
     context = {
         "topic": topic,
         "channel": channel,
+        "node": snapshot.node,
         "list_url": snapshot.list_url,
         "search": found,
         "text": visible(found.text),
@@ -126,7 +134,7 @@ def message_search(request: CheckedRequest, topic: str, channel: str, search: st
 
 
 def _url(snapshot: ChannelSnapshot, search: str) -> str:
-    return reverse("message_search", args=(snapshot.topic, snapshot.channel, search))
+    return snapshot.at_node(reverse("message_search", args=(snapshot.topic, snapshot.channel, search)))
 
 
 def _on_url(snapshot: ChannelSnapshot, found: SearchState) -> str:

@@ -1,12 +1,16 @@
 """The messages of a topic, as they were published: nothing is consumed, and every view is audited."""
 
+import heapq
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from typing import NoReturn
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from admin_console.answers.refusal import refusal
@@ -14,6 +18,7 @@ from admin_console.audit.models import Verdict
 from admin_console.audit.record import NotAuditedError, record_look, require_room
 from admin_console.gateway.gateway import (
     KEY_BYTES_MAX,
+    EngineUnavailableError,
     KeyPage,
     MessagePage,
     ReadMessage,
@@ -22,46 +27,35 @@ from admin_console.gateway.gateway import (
     get_gateway,
 )
 from admin_console.gateway.sentences import counted
+from admin_console.message_views.sources import all_of, node_links, node_named_by, topic_of
 from admin_console.messages import bodies
-from admin_console.messages.lines import MessageLine, columns_of, published_facts, utc
+from admin_console.messages.channel_snapshot import BeginsReads, TopicMessages
+from admin_console.messages.lines import NODE_COLUMN, Fact, MessageLine, columns_of, published_facts, utc
 from admin_console.messages.message_filter import is_offset, time_ns_of
 from admin_console.messages.states import FINISHED
+from admin_console.views.on_nodes import NODE
 from admin_console.views.standing import stands
 from admin_console.vocabulary.times import field_time
 
 PAGE_MESSAGES = 20
 
 
-class _KeyLook:
-    """A look at the messages of a topic that have a key, the newest first. text: the key as it was typed. before: an
-    offset, None for the newest."""
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The messages of the page, each with the node that has it, and the parts of the page beside them. range_text: the
+    offsets that the topic has; "" for those of several nodes. notes: sentences."""
 
-    def __init__(self, text: str, key: bytes, before: int | None) -> None:
-        self._text = text
-        self._key = key
-        self._before = before
-        self._found: KeyPage | None = None
+    messages: Sequence[tuple[TopicMessages, ReadMessage]]
+    range_text: str = ""
+    notes: Sequence[str] = ()
+    links: Sequence["_Link"] = ()
 
-    def page_of(self, topic: str, count_max: int) -> MessagePage:
-        """Raises ReadRefusedError."""
-        self._found = get_gateway().find_key(topic, self._key, count_max, before=self._before)
-        return self._found.page
 
-    def links(self, topic: str, form: str) -> dict[str, str]:
-        """The parts of the page beside the messages."""
-        found = self._found
-        assert found is not None
-        url = reverse("topic_messages", args=(topic,))
-        older = {"key": self._text, "before": str(found.next_before), "form": form}
-        still = counted(found.not_indexed_count, "message")
-        return {
-            "found_key": self._text,
-            "older_url": "" if found.next_before is None else f"{url}?{urlencode(older)}",
-            "newer_url": "" if self._before is None else f"{url}?{urlencode({'key': self._text, 'form': form})}",
-            "not_indexed": f"{still} from offset {found.indexed_upto} on are not indexed yet and may be missing here."
-            if found.not_indexed_count
-            else "",
-        }
+@dataclass(frozen=True, slots=True)
+class _Link:
+    label: str
+    url: str
+    rel: str
 
 
 @require_safe
@@ -70,9 +64,13 @@ def topic_messages(request: HttpRequest, topic: str) -> HttpResponse:
     """`?offset=` or `?at=` (UTC): a page from there on; `?key=`: those with this key, the newest first, `&before=` an
     offset; without any of them the newest. `?whole=1` shows the one at the offset in whole, `?as=file` sends its body
     as a file."""
+    try:
+        one = topic_of(request, topic)
+    except ReadRefusedError as exc:
+        return refusal(request, str(exc), status=409)
     key_text = request.GET.get("key", "").strip()
     if key_text:
-        return _by_key(request, topic, key_text)
+        return _by_key(request, one, key_text)
     offset_text, at_text = _field(request, "offset"), _field(request, "at")
     complaint = ""
     target: Target | None = None
@@ -86,107 +84,212 @@ def topic_messages(request: HttpRequest, topic: str) -> HttpResponse:
             target = Target(time_ns=time_ns_of(at_text))
         except ValueError as exc:
             complaint = str(exc)
-    return _answer(request, topic, target, complaint)
+    return _at_place(request, one, target, complaint)
 
 
-def _by_key(request: HttpRequest, topic: str, text: str) -> HttpResponse:
+def _at_place(request: HttpRequest, one: TopicMessages, target: Target | None, complaint: str) -> HttpResponse:
+    is_file = _field(request, "as") == "file" and target is not None
+    is_whole = _field(request, "whole") == "1" and target is not None
+
+    def read() -> _Shown:
+        page = _page_of(one, target, 1 if is_file or is_whole else PAGE_MESSAGES)
+        notes = [f"{page.damaged_count} damaged: their bodies are lost."] if page.damaged_count else []
+        links = _links(one, page, _form_of(request))
+        return _Shown(
+            [(one, each) for each in page.messages], f"{page.oldest_offset} to {page.end_offset}", notes, links
+        )
+
+    return _answer(request, one, read, complaint, is_whole=is_whole, is_file=is_file)
+
+
+def _by_key(request: HttpRequest, one: TopicMessages, text: str) -> HttpResponse:
+    """At the node that the request names, else at all that show the topic's messages."""
     key, before = text.encode(errors="replace"), _field(request, "before")
     if len(key) > KEY_BYTES_MAX:
-        return _answer(request, topic, None, f"The key has {len(key)} bytes; the most is {KEY_BYTES_MAX}.")
+        return _at_place(request, one, None, f"The key has {len(key)} bytes; the most is {KEY_BYTES_MAX}.")
     if before and not is_offset(before):
-        return _answer(request, topic, None, f"{before!r} is not an offset: a whole number from 0.")
-    return _answer(request, topic, None, "", find=_KeyLook(text, key, int(before) if before else None))
+        return _at_place(request, one, None, f"{before!r} is not an offset: a whole number from 0.")
+    places = [one] if node_named_by(request) else all_of(one.topic)
+    if len(places) > 1:
+        return _answer(request, one, lambda: _of_all(places, key, text, _form_of(request)), of_all=places)
+
+    def read() -> _Shown:
+        found = one.source.find_key(one.topic, key, PAGE_MESSAGES, before=int(before) if before else None)
+        form, links = _form_of(request), []
+        if found.next_before is not None:
+            links.append(_Link("Older", one.url(key=text, before=str(found.next_before), form=form), "prev"))
+        if before:
+            links.append(_Link("Newest", one.url(key=text, form=form), "next"))
+        page, notes = found.page, [_not_indexed(found)] if found.not_indexed_count else []
+        return _Shown(
+            [(one, each) for each in page.messages], f"{page.oldest_offset} to {page.end_offset}", notes, links
+        )
+
+    return _answer(request, one, read)
+
+
+def _of_all(places: Sequence[TopicMessages], key: bytes, text: str, form: str) -> _Shown:
+    """The newest messages with the key, of all nodes together; a node that fails costs its own. Raises ReadRefusedError
+    where all do."""
+    waits = [_begun(one, key) for one in places]
+    found: dict[TopicMessages, Sequence[ReadMessage]] = {}
+    notes: list[str] = []
+    more: set[TopicMessages] = set()
+    for one, wait in zip(places, waits, strict=True):
+        try:
+            answer = wait()
+        except (ReadRefusedError, EngineUnavailableError) as exc:
+            notes.append(str(exc))
+            continue
+        found[one] = answer.page.messages
+        if answer.not_indexed_count:
+            notes.append(f"{_name_of(one)}: {_not_indexed(answer)}")
+        if answer.next_before is not None:
+            more.add(one)
+    if not found:
+        raise ReadRefusedError(" ".join(notes))
+    listed = [[(one, each) for each in messages] for one, messages in found.items()]
+    shown = list(islice(heapq.merge(*listed, key=lambda each: -each[1].time_ns), PAGE_MESSAGES))
+    links = []
+    for one, messages in found.items():
+        offsets = [each.offset for owner, each in shown if owner is one]
+        if one in more or len(offsets) < len(messages):
+            before = {"before": str(offsets[-1])} if offsets else {}
+            url = one.url(**({} if one.node else {NODE: _name_of(one)}), key=text, form=form, **before)
+            links.append(_Link(f"Older at {_name_of(one)}", url, "prev"))
+    return _Shown(shown, notes=notes, links=links)
+
+
+def _begun(one: TopicMessages, key: bytes) -> Callable[[], KeyPage]:
+    """Begin at a remote node; this server's engine is read when its answer is waited for."""
+    if isinstance(one.source, BeginsReads):
+        try:
+            return one.source.begin_find_key(one.topic, key, PAGE_MESSAGES)
+        except ReadRefusedError as exc:
+            return partial(_raise, exc)
+    return lambda: one.source.find_key(one.topic, key, PAGE_MESSAGES)
+
+
+def _raise(error: ReadRefusedError) -> NoReturn:
+    raise error
+
+
+def _name_of(one: TopicMessages) -> str:
+    return one.node or get_gateway().node().http_address
+
+
+def _not_indexed(found: KeyPage) -> str:
+    still = counted(found.not_indexed_count, "message")
+    return f"{still} from offset {found.indexed_upto} on are not indexed yet and may be missing here."
 
 
 def _field(request: HttpRequest, name: str) -> str:
     return request.GET.get(name, "").strip()[:40]
 
 
+def _form_of(request: HttpRequest) -> str:
+    form = request.GET.get("form", "auto")
+    return form if form in bodies.FORMS else "auto"
+
+
 def _answer(
-    request: HttpRequest, topic: str, target: Target | None, complaint: str, *, find: _KeyLook | None = None
+    request: HttpRequest,
+    one: TopicMessages,
+    read: Callable[[], _Shown],
+    complaint: str = "",
+    *,
+    of_all: Sequence[TopicMessages] = (),
+    is_whole: bool = False,
+    is_file: bool = False,
 ) -> HttpResponse:
+    """of_all: the nodes of a list of several."""
     # The look is in the audit list before any message is shown.
+    topic = one.topic
     record = partial(record_look, request, "read_messages", topic=topic, detail=request.GET.urlencode()[:120])
-    is_file = _field(request, "as") == "file" and target is not None
-    is_whole = _field(request, "whole") == "1" and target is not None
+    at = f" at {counted(len(of_all), 'node')}" if of_all else f" at {one.node}" if one.node else ""
     try:
         require_room()
         try:
-            if find is not None:
-                page = find.page_of(topic, PAGE_MESSAGES)
-            else:
-                page = _page_of(topic, target, 1 if is_file or is_whole else PAGE_MESSAGES)
+            shown = read()
         except ReadRefusedError as exc:
             record(verdict=Verdict.FAILED, message=str(exc))
             return refusal(request, str(exc), status=409)
-        offsets = [message.offset for message in page.messages]
+        offsets = [message.offset for _, message in shown.messages]
         counts = {"messages": len(offsets)}
-        if offsets:
+        if offsets and not of_all:
             counts |= {"first_offset": min(offsets), "last_offset": max(offsets)}
-        record(message=f"Looked at {counted(len(offsets), 'message')} of {topic}.", counts=counts)
+        record(message=f"Looked at {counted(len(offsets), 'message')} of {topic}{at}.", counts=counts)
     except NotAuditedError as exc:
         return refusal(request, f"No message was shown: {exc}. Free space on its disk and try again.", status=503)
-    if is_file and page.messages:
-        return _file(topic, page.messages[0])
-    form = request.GET.get("form", "auto")
-    form = form if form in bodies.FORMS else "auto"
+    if is_file and shown.messages:
+        return _file(topic, shown.messages[0][1])
+    form, key = _form_of(request), request.GET.get("key", "")
     columns = columns_of(FINISHED, with_key=True)
+    columns = (NODE_COLUMN, *columns) if of_all else columns
+    address = {name: value for name in ("at", "key", "form") if (value := _field(request, name))}
+    nodes = node_links(
+        one, urlencode(address), with_all=bool(key and (of_all or node_named_by(request))), is_all=bool(of_all)
+    )
     context = {
         "topic": topic,
-        "page": page,
+        "node": one.node if node_named_by(request) else "",
+        "at_node": one.node,
+        "nodes": nodes,
+        "range_text": shown.range_text,
         "columns": columns,
         "width": len(columns) + 1,
-        "lines": [_line(topic, message, form, is_whole=is_whole) for message in page.messages],
+        "lines": [
+            _line(owner, message, form, is_whole=is_whole, with_node=bool(of_all)) for owner, message in shown.messages
+        ],
         "can_see_contents": True,
         "is_open": is_whole,
-        "can_find_key": "find_key" in get_gateway().node().capabilities,
+        "can_find_key": one.can_find_key,
         "complaint": complaint,
+        "notes": shown.notes,
         "form": form,
         "forms": bodies.FORMS,
-        "filters": {
-            "offset": _field(request, "offset"),
-            "at": field_time(_field(request, "at")),
-            "key": request.GET.get("key", ""),
-        },
-        **(_links(topic, page, form) if find is None else find.links(topic, form)),
+        "filters": {"offset": _field(request, "offset"), "at": field_time(_field(request, "at")), "key": key},
+        "found_key": key.strip() if not complaint else "",
+        "links": shown.links,
     }
     return render(request, "pages/messages.html", context, status=400 if complaint else 200)
 
 
-def _page_of(topic: str, target: Target | None, count_max: int) -> MessagePage:
+def _page_of(one: TopicMessages, target: Target | None, count_max: int) -> MessagePage:
     """target: where the page begins; None for the newest messages. Raises ReadRefusedError."""
-    gateway = get_gateway()
     if target is None:
-        end = gateway.messages(topic, "", Target(word="end"), count_max)
+        end = one.source.messages(one.topic, "", Target(word="end"), count_max)
         target = Target(offset=end.earlier_offset)
-    return gateway.messages(topic, "", target, count_max)
+    return one.source.messages(one.topic, "", target, count_max)
 
 
-def _links(topic: str, page: MessagePage, form: str) -> dict[str, str]:
+def _links(one: TopicMessages, page: MessagePage, form: str) -> list[_Link]:
     first = page.messages[0].offset if page.messages else page.end_offset
     older, newer = page.earlier_offset, page.next_offset
-    return {
-        "older_url": _url(topic, offset=str(older), form=form) if older < first else "",
-        "newer_url": _url(topic, offset=str(newer), form=form) if newer < page.end_offset else "",
-    }
+    found = [_Link("Older", one.url(offset=str(older), form=form), "prev")] if older < first else []
+    return [
+        *found,
+        *([_Link("Newer", one.url(offset=str(newer), form=form), "next")] if newer < page.end_offset else []),
+    ]
 
 
-def _url(topic: str, **query: str) -> str:
-    return f"{reverse('topic_messages', args=(topic,))}?{urlencode(query)}"
-
-
-def _line(topic: str, message: ReadMessage, form: str, *, is_whole: bool) -> MessageLine:
+def _line(one: TopicMessages, message: ReadMessage, form: str, *, is_whole: bool, with_node: bool) -> MessageLine:
     offset, body = str(message.offset), message.body
     bytes_max = bodies.WHOLE_BYTES_MAX if is_whole else bodies.SHOWN_BYTES_MAX
+    # A list of several nodes names each, this server too.
+    url = partial(one.url, **({NODE: _name_of(one)} if with_node and not one.node else {}))
     return MessageLine(
         message.message_id,
         None,
-        _url(topic, offset=offset),
+        url(offset=offset),
         message.offset,
-        published_facts(len(body), message.time_ns, message.key, time.time_ns()),
+        (
+            *([Fact(NODE_COLUMN, _name_of(one))] if with_node else []),
+            *published_facts(len(body), message.time_ns, message.key, time.time_ns()),
+        ),
         bodies.shown(body, form, bytes_max=bytes_max),
-        _url(topic, offset=offset, **{"as": "file"}),
-        "" if is_whole else _url(topic, offset=offset, form=form, whole="1"),
+        url(offset=offset, **{"as": "file"}),
+        "" if is_whole else url(offset=offset, form=form, whole="1"),
         note=f"published to be deferred until {utc(message.due_ns)} UTC" if message.due_ns else "",
     )
 

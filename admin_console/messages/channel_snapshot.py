@@ -1,7 +1,8 @@
-"""A channel at this moment, for the pages of its messages, and the acts that it offers for them."""
+"""A topic or channel whose messages a page shows: where they are read, its links, and the acts that it offers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from urllib.parse import urlencode
 
 from django.urls import reverse
@@ -9,9 +10,13 @@ from django.urls import reverse
 from admin_console.gateway.gateway import (
     ChannelStats,
     Gateway,
+    KeyPage,
+    MessagePage,
     MessageQuery,
     MessageRows,
     OneMessage,
+    SearchState,
+    Target,
     TopicStats,
     why_not,
 )
@@ -23,6 +28,46 @@ class MessageSource(Protocol):
     def message_rows(self, topic: str, channel: str, query: MessageQuery) -> MessageRows: ...
 
     def message(self, topic: str, channel: str, *, message_id: str = "", offset: int | None = None) -> OneMessage: ...
+
+    def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage: ...
+
+    def find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> KeyPage: ...
+
+    def start_search(
+        self, topic: str, channel: str, text: str, *, state: str = "", first_offset: int | None = None, user: str = ""
+    ) -> SearchState: ...
+
+    def search_state(self, search_id: str) -> SearchState: ...
+
+    def cancel_search(self, search_id: str) -> SearchState: ...
+
+
+@runtime_checkable
+class BeginsReads(Protocol):
+    """A remote node: several are read at once."""
+
+    def begin_find_key(
+        self, topic: str, key: bytes, count_max: int, *, before: int | None = None
+    ) -> Callable[[], KeyPage]: ...
+
+
+def at_node(node: str, path: str, address: str = "") -> str:
+    """A link about the messages of a node; "" for this server's. address: the query beside the node."""
+    query = "&".join(filter(None, (urlencode({"node": node}) if node else "", address)))
+    return f"{path}?{query}" if query else path
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMessages:
+    """The messages of a topic at one node. node: its name; "" for this server."""
+
+    topic: str
+    source: MessageSource
+    node: str = ""
+    can_find_key: bool = True
+
+    def url(self, **query: str) -> str:
+        return at_node(self.node, reverse("topic_messages", args=(self.topic,)), urlencode(query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +98,7 @@ class ChannelSnapshot:
 
     def at_node(self, path: str, address: str = "") -> str:
         """A link about the messages of this node."""
-        parts = [*([urlencode({"node": self.node})] if self.node else []), *([address] if address else [])]
-        return f"{path}?{'&'.join(parts)}" if parts else path
+        return at_node(self.node, path, address)
 
     def why_not(self, act: str) -> str:
         """Why this channel can't do an act or a read of single messages; "" where it can."""

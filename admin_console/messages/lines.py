@@ -83,6 +83,7 @@ _COLUMN_LIST = (
     Column("age", "Published"),
     Column("key", "Key", is_number=False),
 )
+NODE_COLUMN = Column("node", "Node", is_number=False)  # in a list of the messages of several nodes
 COLUMNS = {column.name: column for column in _COLUMN_LIST}
 # The columns of each state's table, in their order.
 _NAMES_OF = {

@@ -114,7 +114,6 @@ def parts(
             **by_node,
         },
         "flags": {
-            "readable": partial.own_storage(live, topic) == "log",
             "paused": stats.paused,
             **pause_flag(live, stats),
             "running": not stats.paused,

@@ -111,7 +111,6 @@ def parts(
             "running": not topic.paused,
             "gone": False,
             "has_latency": latency.is_known(topic.window),
-            "readable": partial.own_storage(live, topic) == "log",
             "has_cursors": bool(topic.cursors),
             "stopped": bool(topic.fenced or topic.unreadable),
             "archived": is_archived(topic),

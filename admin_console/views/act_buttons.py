@@ -16,6 +16,7 @@ from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.cells import ActionCell
 from admin_console.views.bulk_kinds import KINDS
 from admin_console.views.on_nodes import Doers, doers_of
+from admin_console.views.readers import why_unreadable
 
 register = Library()
 
@@ -162,9 +163,7 @@ def _doers_of(name: str, names: Sequence[str]) -> Doers | None:
 @register.simple_tag
 def messages_button(href: str, topic: str, channel: str) -> SafeString:
     """The link to a channel's messages; disabled with the reason where no node of it lists them."""
-    doers = doers_of(get_gateway(), "list_messages", topic, channel)
-    reason = why_no_engine("list_messages") if doers is None else doers.why_not
-    if reason:
+    if reason := why_unreadable(topic, channel):
         return format_html('<span class="button" aria-disabled="true" title="{}">Messages</span>', reason)
     return format_html('<a class="button" href="{}">Messages</a>', href)
 

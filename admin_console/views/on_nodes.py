@@ -27,7 +27,6 @@ from admin_console.vocabulary import units
 
 if TYPE_CHECKING:
     from admin_console.cluster.reading.nodes import Node
-    from admin_console.gateway.node_messages import NodeMessages
 
 NODE = "node"  # the field, or the parameter of a link, with the name of a node; several times for several
 # Acts on topics and channels that a page can have other nodes do.
@@ -255,13 +254,13 @@ def doers_of(gateway: Gateway, action: str, topic: str, channel: str) -> Doers |
     reasons = [reason for node in others if (reason := why_node_can_not(node, action))]
     if action not in ON_NODES:
         reasons = reasons or [f"{node.name} does this at its own console alone" for node in others]
-        return Doers(0, "" if has_own else _in_short(reasons))
+        return Doers(0, "" if has_own else in_short(reasons))
     count = len(others) - len(reasons) + has_own
     is_counted = len(places) > 1 and action not in ON_ONE
-    return Doers(count if is_counted else 0, "" if count else _in_short(reasons))
+    return Doers(count if is_counted else 0, "" if count else in_short(reasons))
 
 
-def _in_short(reasons: Sequence[str]) -> str:
+def in_short(reasons: Sequence[str]) -> str:
     more = f", and so it is with {counted(len(reasons) - 1, 'further node')}" if len(reasons) > 1 else ""
     return f"{reasons[0]}{more}." if reasons else ""
 
@@ -281,40 +280,6 @@ def _remote(place: TopicPlace, node: "Node", cluster: Cluster) -> Holder:
     from admin_console.gateway.node_gateway import NodeGateway
 
     return Holder(place, NodeGateway(node, cluster))
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A remote node whose messages may be read. why_not: why they can't, without a full stop; "" where they can."""
-
-    name: str
-    topic: TopicStats
-    why_not: str
-    messages: "NodeMessages"
-
-
-def readers_of(topic: str, channel: str) -> list[Reader]:
-    """The remote nodes that have the channel, sorted by name."""
-    cluster, live = get_cluster(), get_hub().live
-    if cluster is None or live is None or live.cluster is None:
-        return []
-    # Here: a server without other nodes starts without an HTTP client.
-    from admin_console.gateway.node_messages import NodeMessages
-
-    nodes = {node.name: node for node in live.cluster.state.nodes}
-    places = sorted(live.cluster.by_topic.get(topic, ()), key=lambda place: place.node)
-    return [
-        Reader(node.name, place.stats, why_node_can_not(node, "list_messages"), NodeMessages(node, cluster))
-        for place in places
-        if not place.is_embedded and place.of(channel) is not None and (node := nodes.get(place.node)) is not None
-    ]
-
-
-def is_at_this_server(topic: str, channel: str) -> bool:
-    """By the newest figures of the cluster."""
-    live = get_hub().live
-    places = live.cluster.places(topic, channel) if live is not None and live.cluster is not None else ()
-    return any(place.is_embedded for place in places)
 
 
 def with_nodes(url: str, names: Sequence[str]) -> str:

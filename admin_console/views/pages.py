@@ -35,6 +35,7 @@ from admin_console.screens.partial import own_storage
 from admin_console.views.act_buttons import BUTTONS
 from admin_console.views.on_nodes import ON_NODES, all_in_words, doers_of
 from admin_console.views.page_cache import Rendered, cached_page
+from admin_console.views.readers import why_unreadable
 from admin_console.vocabulary.roles import Role
 
 PAGES_WITH_GRAPHS = frozenset({"overview", "topic", "channel"})
@@ -188,15 +189,18 @@ def _cannot(live: LiveState | None, page_request: Request) -> Mapping[str, Any]:
         return {}
     storage = own_storage(live, topic)  # "" where it is at other nodes alone
     names = [name for name in (page_request.topic, page_request.channel) if name]
-    reads = ("read_messages",) if page_request.page == "topic" else ()
-    acts = (*reads, *(button.act for button in BUTTONS[page_request.page]))
+    acts = [button.act for button in BUTTONS[page_request.page]]
     of_kind = {act: why_not(act, storage, *names) for act in acts} if storage else {}
     doers = {act: doers_of(get_gateway(), act, page_request.topic, page_request.channel) for act in acts}
     of_nodes = {act: found.why_not for act, found in doers.items() if found is not None}
     # Another node may do what this server's kind of topic can't.
     of_kind = {act: reason for act, reason in of_kind.items() if act not in of_nodes or act not in ON_NODES}
-    sentences = [*merged_sentences(of_kind.values()), *all_in_words(dict.fromkeys(of_nodes.values()))]
-    return {**of_kind, **{act: reason for act, reason in of_nodes.items() if reason}, "sentences": sentences}
+    reads = {"read_messages": why_unreadable(page_request.topic)} if page_request.page == "topic" else {}
+    sentences = [
+        *merged_sentences([*reads.values(), *of_kind.values()]),
+        *all_in_words(dict.fromkeys(of_nodes.values())),
+    ]
+    return {**reads, **of_kind, **{act: reason for act, reason in of_nodes.items() if reason}, "sentences": sentences}
 
 
 def _newest(gateway: Gateway) -> LiveState | None:

@@ -17,6 +17,7 @@ from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.pages.cluster_console import ClusterConsole, cluster_console
 from tests.support.pages.console import client_of, make_user, words
 from tests.support.processes.running_engine import RunningEngine
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db
 
@@ -34,17 +35,16 @@ class AtPort(FakeNode):
 
 
 @contextmanager
-def remote_penstock(
-    path: Path, *more: FakeNode, messages: int = 3
-) -> Iterator[tuple[ClusterConsole, RunningEngine, str]]:
-    """A console whose only node with orders/billing is a Penstock. The last is its name."""
+def remote_penstock(path: Path, *more: FakeNode) -> Iterator[tuple[ClusterConsole, RunningEngine, str]]:
+    """A console with a Penstock that has orders/billing, which this server has not. more: other nodes with it. The last
+    is the Penstock's name."""
     with RunningEngine(path / "remote", sync="os") as remote:
         remote.http("POST", "/topic/create?topic=orders", b"")
         remote.http("POST", "/channel/create?topic=orders&channel=billing", b"")
         for number in range(3):
             remote.http("POST", f"/pub?topic=orders&key=k{number}", b"body %d" % number)
-        with cluster_console(path, AtPort(port=remote.http_port)) as console:
-            console.see_topic("orders", 1)
+        with cluster_console(path, AtPort(port=remote.http_port), *more) as console:
+            console.see_topic("orders", 1 + len(more))
             yield console, remote, f"127.0.0.1:{remote.http_port}"
 
 
@@ -173,3 +173,139 @@ def test_a_refusal_of_the_node_and_a_silent_one_are_sentences(tmp_path: Path) ->
         assert ids_in(browser.get(LIST).content.decode()) == ["0" * 16]
         node.answers["/channel/messages"] = b"[]"
         assert browser.get(LIST).status_code == 200
+
+
+# The page of a topic's messages, and searches.
+
+TOPIC_LIST = "/topics/orders/~messages/"
+
+
+def get(browser: Client, url: str, **query: str) -> str:
+    answer = browser.get(url, query, follow=True)
+    assert answer.status_code == 200, words(answer.content.decode())
+    text: str = answer.content.decode()
+    return text
+
+
+def test_the_messages_of_a_topic_at_another_node_are_paged_shown_whole_and_downloaded(tmp_path: Path) -> None:
+    with remote_penstock(tmp_path) as (_, remote, name):
+        for number in range(3, 45):
+            remote.http("POST", "/pub?topic=orders", b"body %d" % number)
+        browser = client_of(make_user())
+        assert 'aria-disabled="true"' not in get(browser, "/topics/orders/").partition(">Messages<")[0][-200:]
+        html = get(browser, TOPIC_LIST)  # the only node that has it
+        assert f"at {name} · nothing is consumed" in words(html)
+        assert ("body 44" in html, "body 24" in html) == (True, False)
+        older = unescape(re.findall(r'href="([^"]*)" rel="prev"', html)[0])
+        html = get(browser, older)
+        assert ("body 24" in html, "body 25" in html, "body 4\n" in html) == (True, False, False)
+        newer = unescape(re.findall(r'href="([^"]*)" rel="next"', html)[0])
+        assert "body 44" in get(browser, newer)
+        one = get(browser, TOPIC_LIST, node=name, offset="7", whole="1")
+        assert ("body 7" in one, "body 8" in one) == (True, False)
+        file = browser.get(TOPIC_LIST, {"node": name, "offset": "7", "as": "file"})
+        assert file.content == b"body 7"
+        rows = [row.message for row in AuditRow.objects.filter(action="read_messages")]
+        assert f"Looked at 20 messages of orders at {name}." in rows
+        assert rows.count(f"Looked at 1 message of orders at {name}.") == 2
+
+
+def test_a_key_is_looked_for_at_all_nodes_and_one_that_fails_costs_its_own(tmp_path: Path) -> None:
+    fake = FakeNsqd.of(topic("orders", channel("billing"), storage="log"), version="1.3.0+penstock.0.2.0")
+    with fake as broken, remote_penstock(tmp_path, broken) as (console, _, name):
+        broken.answers["/topic/messages"] = (503, {}, b'{"message":"EXITING"}')
+        calls = console.engine.calls
+        calls.create_topic("orders").result(30)
+        calls.publish("orders", [b"own body"], key=b"k1").result(30)
+        console.see_topic("orders", 2)
+        browser = client_of(make_user())
+        html = get(browser, TOPIC_LIST, key="k1")
+        assert ("own body" in html, "body 1" in html, "body 0" in html) == (True, True, False)
+        assert re.findall(r'data-label="Node"\s*>([^<]*)<', html) == [console.own, name]  # the newest first
+        assert f"{broken.address} refused it: EXITING." in words(html)
+        assert shown_nodes(html)["all nodes"] is True
+        # Each message leads to its own node, as a file too.
+        files = [unescape(url) for url in re.findall(r'href="([^"]*as=file[^"]*)"', html)]
+        assert [browser.get(url).content for url in files] == [b"own body", b"body 1"]
+        at_one = get(browser, TOPIC_LIST, key="k1", node=name)
+        assert ("own body" in at_one, "body 1" in at_one) == (False, True)
+        assert shown_nodes(at_one) == {
+            "all nodes": False,
+            f"{console.own} (this server)": False,
+            name: True,
+            broken.address: False,
+        }
+        rows = [row.message for row in AuditRow.objects.filter(action="read_messages")]
+        assert "Looked at 2 messages of orders at 3 nodes." in rows
+
+
+def test_the_older_messages_with_a_key_are_at_the_links_of_their_nodes(tmp_path: Path) -> None:
+    with remote_penstock(tmp_path) as (console, remote, name):
+        calls = console.engine.calls
+        calls.create_topic("orders").result(30)
+        for number in range(15):
+            calls.publish("orders", [b"own %d." % number], key=b"same").result(30)
+            remote.http("POST", "/pub?topic=orders&key=same", b"far %d." % number)
+        console.see_topic("orders", 1)
+        browser = client_of(make_user())
+        html = get(browser, TOPIC_LIST, key="same")
+        assert ("own 14." in html, "far 14." in html, "own 5." in html, "own 4." in html) == (True, True, True, False)
+        links = dict(re.findall(r'href="([^"]*)" rel="prev">([^<]*)<', html))
+        older = {label: get(browser, unescape(url)) for url, label in links.items()}
+        assert older.keys() == {f"Older at {console.own}", f"Older at {name}"}
+        for node, word in ((console.own, "own"), (name, "far")):
+            text = older[f"Older at {node}"]
+            assert [f"{word} {number}." in text for number in (0, 4, 5)] == [True, True, False]
+
+
+def test_a_disk_queue_or_an_nsqd_shows_no_messages_of_a_topic_and_says_why(tmp_path: Path) -> None:
+    plain = FakeNsqd.of(topic("orders", channel("billing")))
+    files = FakeNsqd.of(topic("orders", channel("billing"), storage="diskqueue"), version="1.3.0+penstock.0.2.0")
+    with plain as nsqd, files as queue, cluster_console(tmp_path, nsqd, queue) as console:
+        console.see_topic("orders", 2)
+        browser = client_of(make_user())
+        refused = browser.get(TOPIC_LIST, {"node": nsqd.address})
+        reason = f"Nothing was read of orders: {nsqd.address} is an nsqd and keeps no past messages."
+        assert (refused.status_code, reason in words(refused.content.decode())) == (409, True)
+        reason = "topic orders has storage kind diskqueue: only the log can be read and rewound"
+        assert reason in words(browser.get(TOPIC_LIST, {"node": queue.address}).content.decode())
+        assert "nowhere:1 does not have it." in words(browser.get(TOPIC_LIST, {"node": "nowhere:1"}).content.decode())
+        page = get(browser, "/topics/orders/")
+        button = re.findall(r'aria-disabled="true"\s+title="([^"]*)">Messages<', page)
+        assert len(button) == 1
+        assert "keeps no past messages" in button[0] or reason in button[0]
+        # One that shows them is enough.
+        console.engine.calls.create_topic("orders").result(30)
+        console.see_topic("orders", 2)
+        html = get(browser, TOPIC_LIST)
+        assert f"at this server, {console.own} · nothing is consumed" in words(html)
+        assert f"Not listed here: {nsqd.address} is an nsqd and keeps no past messages." in words(html)
+        assert f"Not listed here: {queue.address}: {reason}." in words(html)
+
+
+def test_a_search_runs_at_the_node_of_its_messages(tmp_path: Path) -> None:
+    with remote_penstock(tmp_path) as (_, _, name):
+        browser = client_of(make_user())
+        html = listed(browser, name)
+        form = html[html.index('aria-label="Search the bodies"') :].partition("</form>")[0]
+        assert f'name="node" value="{name}"' in form
+        started = browser.get(LIST, {"node": name, "text": "body 1", "in": "all"})
+        assert started.status_code == 302
+        assert started.url.endswith(f"?node={name.replace(':', '%3A')}")
+
+        def found() -> str:
+            page = browser.get(started.url, headers={"X-Fragment": "1"}).content.decode()
+            return page if 'data-state="running"' not in page else ""
+
+        html = wait_for("the search's end", found)
+        assert "1 found · 3 of 3 messages looked at" in words(html)
+        assert (
+            "body 1"
+            in browser.get(
+                unescape(re.findall(r'href="([^"]*~messages/[0-9a-f]{16}/[^"]*)"', html)[0])
+            ).content.decode()
+        )
+        assert browser.post(started.url).status_code == 302
+        other = browser.get(f"{LIST}~search/nothing/", {"node": name}, follow=True).content.decode()
+        assert "That search has ended" in words(other)
+        assert f"at {name} · nothing is consumed" in words(other)

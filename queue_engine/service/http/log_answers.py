@@ -17,7 +17,7 @@ from queue_engine.wire.records import page_headers
 
 
 def page_response(page: MessagePage) -> Response:
-    return Response(200, orjson.dumps(_fields(page)), JSON)
+    return Response(200, orjson.dumps({**_fields(page), "earlier_offset": page.earlier_offset}), JSON)
 
 
 def key_response(found: KeyPage) -> Response:

@@ -16,6 +16,7 @@ from admin_console.gateway.embedded import EmbeddedGateway
 from admin_console.gateway.fan_out import fan_out
 from admin_console.gateway.gateway import NO_AUTHOR, ActOrder, ActResult
 from admin_console.gateway.node_gateway import NodeGateway
+from admin_console.gateway.node_messages import NodeMessages
 from queue_engine.service.runner import EngineRunner
 from tests.benchmarks.peers import nsqd_server
 from tests.support.fake_nsqd import FakeNsqd
@@ -42,6 +43,7 @@ class NodeAtWork:
     kind: str
     gateway: ActingNode
     api: EngineApi
+    messages: EmbeddedGateway | NodeMessages
 
     @property
     def is_nsqd(self) -> bool:
@@ -74,14 +76,15 @@ class NodeAtWork:
         }
 
 
-def gateway_of(stack: ExitStack, path: Path, http_port: int) -> NodeGateway:
-    """Of the node there."""
+def gateways_of(stack: ExitStack, path: Path, http_port: int) -> tuple[NodeGateway, NodeMessages]:
+    """Acts on the node there, and reads of its messages."""
     addresses = Addresses.parse([], [f"127.0.0.1:{http_port}"])
     cluster = Cluster(ClusterOptions(addresses=addresses), ChosenAddresses(path, addresses), lambda: None, OFTEN)
     cluster.start()
     stack.callback(cluster.stop)
     wait_for("the node's first answer", lambda: cluster.state.answering)
-    return NodeGateway(cluster.state.answering[0], cluster)
+    (node,) = cluster.state.answering
+    return NodeGateway(node, cluster), NodeMessages(node, cluster)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -95,8 +98,8 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             runner = EngineRunner(options)
             runner.start()
             stack.callback(runner.stop)
-            gateway = EmbeddedNode(EmbeddedGateway(runner, options))
-            yield NodeAtWork(request.param, gateway, _Api(runner.http_address[1]))
+            embedded = EmbeddedGateway(runner, options)
+            yield NodeAtWork(request.param, EmbeddedNode(embedded), _Api(runner.http_address[1]), embedded)
             return
         api: EngineApi
         if request.param == PENSTOCK:
@@ -105,4 +108,5 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             api = stack.enter_context(nsqd_server.NsqdServer(path / "nsqd"))
         else:
             api = _Api(stack.enter_context(FakeNsqd()).port)
-        yield NodeAtWork(request.param, gateway_of(stack, path, api.http_port), api)
+        gateway, messages = gateways_of(stack, path, api.http_port)
+        yield NodeAtWork(request.param, gateway, api, messages)

@@ -172,15 +172,17 @@ MESSAGE_PAGE = record(
         "oldest_offset": COUNT,
         "end_offset": COUNT,
         "next_offset": COUNT,
+        "earlier_offset": COUNT,
         "damaged_count": COUNT,
         "messages": array(ref("Message")),
         "next_before": nullable(COUNT),
         "indexed_upto": COUNT,
         "not_indexed_count": COUNT,
     },
-    optional=("next_before", "indexed_upto", "not_indexed_count"),
+    optional=("earlier_offset", "next_before", "indexed_upto", "not_indexed_count"),
     text=(
-        "next_offset: where the next page begins. damaged_count: messages left out, because their bodies are lost. "
+        "next_offset: where the next page begins; earlier_offset, without key: where a page of as many messages before "
+        "this one does. damaged_count: messages left out, because their bodies are lost. "
         "With key: next_before, where the next page begins, null at the end; indexed_upto: the index has all messages "
         "before this offset; not_indexed_count: messages from there on that it does not have yet, 0 when it is "
         "complete."
