@@ -124,7 +124,7 @@ class _AtNode:
         before, name = self._before, place.name
         if before is None:
             return [0] * 5
-        found = grown(before if before.started_s == place.started_s else None, place)
+        found = grown(before, place)
         earlier = {one.channel_name: _depths(one) for one in before.stats.channels}
         growth, passed_on = [0] * 5, 0
         for one in channels:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from admin_console.cluster.calls.node_clock import ClockOffset
 from admin_console.cluster.merging.merged import NO_GROWTH, TOTAL, ClusterSnapshot
 from admin_console.cluster.merging.merger import Merger
 from admin_console.cluster.merging.node_clients import client_stats
@@ -169,12 +170,37 @@ def test_a_node_that_restarts_adds_what_it_counted_since() -> None:
     seconds = Seconds()
     seconds.tick(billing_of(seconds, 1_000))
     assert raw_and_spread(seconds.tick(billing_of(seconds, 1_010)))[1] == (10, 10, 0, 0)
-    restarted = seconds.tick(billing_of(seconds, 8, started_s=1_700_000_100))
+    restarted = seconds.tick(billing_of(seconds, 8, started_s=seconds.second))
     assert raw_and_spread(restarted)[1] == (8, 3, 0, 0)
     # It counts more than before its restart, and none of that twice.
-    again = seconds.tick(billing_of(seconds, 2_000, started_s=1_700_000_200))
+    again = seconds.tick(billing_of(seconds, 2_000, started_s=seconds.second))
     assert raw_and_spread(again)[1] == (2_000, 1_995, 0, 0)
     assert channel_of(again, *BILLING).message_count == 2_000
+
+
+def test_another_process_at_a_nodes_address_that_was_running_before_adds_nothing() -> None:
+    seconds = Seconds()
+    seconds.tick(billing_of(seconds, 1_000))
+    ran = {"started_s": seconds.second - 3_600}
+    found = node(A, orders(message_count=2_000), topic("far", message_count=3_000), read_at_ms=seconds.now_ms, **ran)
+    assert seconds.tick(found).growth == {}
+    found = node(A, orders(message_count=2_007), topic("far", message_count=3_000), read_at_ms=seconds.now_ms, **ran)
+    assert raw_and_spread(seconds.tick(found), ("orders", ""))[0][0] == 7
+
+
+def test_a_node_whose_clock_is_off_restarts_by_this_servers_clock() -> None:
+    seconds = Seconds()
+
+    def found(message_count: int, started_s: int) -> Node:
+        """Its clock is an hour ahead."""
+        one = billing_of(seconds, message_count, started_s=started_s + 3_600)
+        return replace(one, clock=ClockOffset(3_599_500, 3_600_500))
+
+    ran = seconds.second - 3_600
+    # It seems to have started this very second, and has been running for an hour.
+    assert BILLING not in seconds.tick(found(1_000, ran)).growth
+    assert raw_and_spread(seconds.tick(found(1_002, ran)))[0][0] == 2
+    assert raw_and_spread(seconds.tick(found(8, seconds.second)))[0][0] == 8
 
 
 def test_a_channel_that_was_deleted_and_made_again_counts_from_0() -> None:

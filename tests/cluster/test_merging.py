@@ -3,11 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
 from admin_console.cluster.calls.options import NO_ADDRESSES, Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.merging.merged import NO_GROWTH, ClusterSnapshot
+from admin_console.cluster.merging.node_figures import topic_stats
+from admin_console.cluster.reading.node_stats import NodeStats, node_stats_in
+from admin_console.cluster.reading.totals import NodeSums
 from queue_engine.delivery.stats import EngineSnapshot
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.pages import snapshots
@@ -119,3 +123,33 @@ def test_a_console_without_an_engine_takes_a_snapshot_each_second_by_itself(tmp_
         wait_for("the node's", lambda: found.newest is not None and found.newest.merged.topics)
         assert found.newest is not None
         assert found.newest.merged.topics[0].channels[0].depth == 7
+
+
+def stats_of(message_count: int, depth: int, *, started_s: int = 1) -> NodeStats:
+    document = {"start_time": started_s, "topics": [topic("orders", of_nsqd(message_count, depth))]}
+    found = node_stats_in(document)
+    assert found is not None
+    return found
+
+
+def of_nsqd(message_count: int, depth: int) -> dict[str, Any]:
+    return channel("billing", message_count=message_count, depth=depth)
+
+
+def finished_in(stats: NodeStats) -> tuple[int, int | None]:
+    (billing,) = topic_stats(stats.topics["orders"], 0).channels
+    return billing.finish_count, NodeSums.of(stats).finished
+
+
+def test_messages_that_an_nsqd_had_when_it_started_count_as_finished_once_they_are() -> None:
+    first = stats_of(0, 1_000).after(None)
+    assert finished_in(first) == (0, 0)
+    second = stats_of(5, 700).after(first)
+    assert finished_in(second) == (305, 305)
+    # Also where a page reads the topic alone.
+    third = second.with_topic(stats_of(5, 650), "orders", "billing")
+    assert finished_in(third) == (355, 355)
+    restarted = stats_of(2, 648, started_s=2).after(third)
+    assert finished_in(restarted) == (0, 0)
+    # The channel was deleted and made again.
+    assert finished_in(stats_of(1, 0, started_s=2).after(restarted)) == (1, 1)

@@ -18,6 +18,7 @@ from admin_console.cluster.samples.node_samples import SILENCE_MAX_S, DirectoryS
 from queue_engine.engine.samples.sample_format import Sample, decode_sample
 from queue_engine.lake.history.sample_rows import rows_of
 from queue_engine.service.http.stats import Wanted, stats_json
+from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.errors import StorageError
 from queue_engine.vocabulary.latency.latency_buckets import bucket_of
 from queue_engine.vocabulary.names import SAMPLES_TOPIC
@@ -130,12 +131,17 @@ def test_all_that_a_node_counted_since_its_restart_is_growth_also_where_it_count
     one.came = 100
     samples = Samples(one)
     assert samples.growth() == (0, 0, 0)
-    one.started_s, one.came = START_S + 500, 130
+    one.started_s, one.came = samples.clock.time_ns() // NS_PER_S, 130
     assert samples.growth() == (130, 130, 0)
-    one.started_s, one.came = START_S + 600, 20
+    one.started_s, one.came = samples.clock.time_ns() // NS_PER_S, 20
     assert samples.growth() == (20, 20, 0)
     one.came = 21
     assert samples.growth() == (1, 1, 0)
+    # Another process at its address, which was running before.
+    one.started_s, one.came = START_S - 500, 9_000
+    assert samples.growth() == (0, 0, 0)
+    one.came = 9_002
+    assert samples.growth() == (2, 2, 0)
 
 
 def test_a_node_that_has_just_started_is_new_with_all_it_counted() -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import re
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,13 +100,15 @@ class FakeNsqd(FakeNode):
         raise KeyError(name)
 
     def restart(self) -> None:
-        """Counters at 0, messages as they were, no connections."""
-        self.started_s += 60
+        """Counters at 0, messages as they were, those in flight among those that wait, no connections."""
+        self.started_s = max(self.started_s + 1, int(time.time() + self.clock_s))
         self.producers.clear()
         for one in self.topics.values():
             one.update(message_count=0, message_bytes=0)
             for each in one["channels"]:
-                each.update(message_count=0, requeue_count=0, timeout_count=0, client_count=0, clients=[])
+                waiting = each["depth"] + each["in_flight_count"]
+                each.update(depth=waiting, in_flight_count=0, message_count=0, requeue_count=0, timeout_count=0)
+                each.update(client_count=0, clients=[])
 
     def answer_to(self, request: Request) -> Answer:
         if request.path in self.answers:
@@ -212,6 +215,8 @@ def _changed(one: dict[str, Any], verb: str) -> Answer:
         one.update(depth=0, backend_depth=0)
         for key in one.keys() & {"in_flight_count", "deferred_count"}:
             one[key] = 0
+        for each in one.get("clients", ()):
+            each["in_flight_count"] = 0
     else:
         return _refused(404, "NOT_FOUND")
     return b""

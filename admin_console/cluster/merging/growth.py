@@ -15,6 +15,7 @@ from admin_console.cluster.merging.node_figures import (
     Row,
     flown,
 )
+from admin_console.cluster.reading.nodes import START_SLACK_MS
 
 _NONE: Counters = (0, 0, 0, 0)
 _counters = itemgetter(MESSAGES_AT, FINISHED_AT, TIMEOUTS_AT, REQUEUED_AT)
@@ -23,10 +24,15 @@ _Rates = tuple[float, float, float, float]
 
 
 def grown(before: TopicPlace | None, now: TopicPlace) -> dict[Key, Growth]:
-    """Of a topic and its channels between two readings of one process; without `before` all that was counted. Both
-    parts of a growth are the whole of it. A counter that fell has started again from 0: its topic or channel was
-    deleted and made again."""
+    """Of a topic and its channels between two readings of a node; without `before` all that was counted. Both parts of
+    a growth are the whole of it. A counter that fell has started again from 0: its topic or channel was deleted and
+    made again. So have all of a node that was restarted; another process at its address that had been running before
+    has counted what it did elsewhere."""
     found: dict[Key, Growth] = {}
+    if before is not None and before.started_s != now.started_s:
+        if now.began_ms < before.read_at_ms - START_SLACK_MS:
+            return found
+        before = None
     published = now.row[TOPIC_MESSAGES_AT]
     was = before.row[TOPIC_MESSAGES_AT] if before is not None else 0
     if published != was:

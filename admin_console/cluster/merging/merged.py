@@ -66,8 +66,9 @@ class TopicPlace:
     """A topic at one node as it was read last; it changes no more, but for its stats, which are made when they are
     needed. Fields as of `Place`.
 
-    source: of which it was made; None where it was never read. started_s: of the node's process, Unix. row, rows: of
-    the topic, and of its channels by name. oldest_ns: by channel, "" for the topic; absent for none or unknown.
+    source: of which it was made; None where it was never read. started_s: of the node's process, Unix, by its own
+    clock; began_ms: by this server's, 0 for unknown. row, rows: of the topic, and of its channels by name. oldest_ns:
+    by channel, "" for the topic; absent for none or unknown.
     lacking: channels, "" for the topic, of which the node reports less than every nsqd does.
     """
 
@@ -83,6 +84,7 @@ class TopicPlace:
     oldest_ns: Mapping[str, int]
     storage: str = ""
     lacking: tuple[str, ...] = ()
+    began_ms: int = 0
     _stats: TopicStats | None = None
     _channels: Mapping[str, ChannelStats] | None = None
 

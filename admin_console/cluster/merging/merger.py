@@ -200,8 +200,11 @@ class Merger:
             self._is_silent_old |= has_flipped or not is_answering
             if node.stats is not None and node.stats is not seen.stats:
                 self._is_silent_old |= bool(node.stats.unreadable or (seen.stats and seen.stats.unreadable))
+                is_other = seen.stats is not None and seen.stats.started_s != node.stats.started_s
+                is_foreign = is_other and not node.has_begun_since(seen.readings.read_ms)
                 seen.before, seen.stats = seen.stats, node.stats
-                seen.readings.note(node.stats.read_at_ms, seen.topics, topics)
+                # Topics of a process that ran before were not born at this address.
+                seen.readings.note(node.stats.read_at_ms, topics if is_foreign else seen.topics, topics)
             seen.node, seen.topics, seen.is_answering = node, topics, is_answering
 
     def _note_topics(
@@ -289,6 +292,7 @@ class Merger:
             ages,
             topic.figures["storage"] or "",
             lacking(topic),
+            seen.node.began_ms,
         )
         # It was read again since, and had not changed.
         was_same = before is not None and seen.before is not None and seen.before.topics.get(name) is before.source
@@ -304,12 +308,11 @@ class Merger:
             since_ms = since_ms or before.read_at_ms
         elif is_born:
             since_ms = readings.before_ms
-        elif not now.is_embedded and abs(now.read_at_ms - now.started_s * 1000) <= START_S_MAX * 1000:
-            since_ms = now.started_s * 1000
+        elif not now.is_embedded and abs(now.read_at_ms - now.began_ms) <= START_S_MAX * 1000:
+            since_ms = now.began_ms
         else:
             return
-        is_same = before is not None and before.started_s == now.started_s
-        found = grown(before if is_same else None, now)
+        found = grown(before if before is not None and before.source is not None else None, now)
         if not found:
             return
         took_s = max((now.read_at_ms - since_ms) / 1000, self._tick_s)

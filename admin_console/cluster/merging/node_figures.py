@@ -2,7 +2,8 @@
 
 A figure that the node's answer lacks has the stats' default. Where that would be a wrong number:
 
-    finish_count    of an nsqd: messages that came, less those that are unfinished; emptied ones count as finished
+    finish_count    of an nsqd: messages that came, or were there when it started, less those that are unfinished;
+                    emptied ones count as finished
     ready_count     of an nsqd: that of the clients, unknown (None) where these were not read
     oldest_ns       None, unknown: an nsqd reports no ages
     disk_bytes      None, unknown
@@ -121,7 +122,7 @@ def channel_row(channel: NodeChannel, before: Row | None = None) -> Row:
             # nsqd reads its counts one after the other: a message that comes in between must not make it fall.
             goes_on = before is not None and before[MESSAGES_AT] <= listed[MESSAGES_AT]
             least = before[FINISHED_AT] if before is not None and goes_on else 0
-            listed[FINISHED_AT] = max(listed[MESSAGES_AT] - sum(_unfinished(listed)), least)
+            listed[FINISHED_AT] = max(listed[MESSAGES_AT] - sum(_unfinished(listed)) + channel.backlog, least)
         counts = tuple(listed)
     disk_bytes, ready = figures["disk_bytes"], _ready(channel)
     return (

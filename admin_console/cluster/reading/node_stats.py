@@ -26,12 +26,31 @@ Figures = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class NodeChannel:
     """A channel at one node. latency: its `e2e_processing_latency` as the node writes it. clients: None where no page
-    shows them."""
+    shows them. backlog: of an nsqd, the messages of an earlier process that its `message_count` lacks, as far as they
+    show: at the first reading more messages were there than had come."""
 
     name: str
     figures: Figures
     latency: Mapping[str, Any] = field(default_factory=dict)
     clients: tuple[Figures, ...] | None = None
+    backlog: int = 0
+
+    @property
+    def flown(self) -> int | None:
+        """Of an nsqd, which does not count finished messages: those that came, or were there when it started, and are
+        not there any more. None where its answer lacks a count."""
+        figures = self.figures
+        came = figures["message_count"]
+        there = [figures[name] for name in ("depth", "in_flight_count", "deferred_count")]
+        return None if came is None or None in there else came - sum(there) + self.backlog
+
+    def going_on(self, before: "NodeChannel | None") -> "NodeChannel":
+        """With its backlog. before: at the reading before of the same process; None without one."""
+        came = self.figures["message_count"]
+        if before is not None and came is not None and came >= (before.figures["message_count"] or 0):
+            return replace(self, backlog=before.backlog) if before.backlog else self
+        flown = self.flown if self.figures["finish_count"] is None else None
+        return replace(self, backlog=-flown) if flown is not None and flown < 0 else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +107,13 @@ class NodeStats:
         """This answer for all topics, with the topics of `before` that did not change. keeps_clients: topics whose
         clients a page shows."""
         if before is None:
-            return self
+            return replace(self, topics={name: _going_on(one, None) for name, one in self.topics.items()})
         topics = dict(self.topics)
         for name in keeps_clients:
             if name in topics and name in before.topics:
                 topics[name] = topics[name].with_clients_of(before.topics[name])
-        return replace(self, topics={name: _same(before, one) for name, one in topics.items()})
+        is_same = before.started_s == self.started_s
+        return replace(self, topics={name: _same(before, one, is_same=is_same) for name, one in topics.items()})
 
     def with_topic(
         self, answer: "NodeStats", topic: str, channel: str = "", *, keeps_clients: bool = False
@@ -110,7 +130,7 @@ class NodeStats:
         else:
             if keeps_clients and before is not None:
                 found = found.with_clients_of(before)
-            topics[topic] = _same(self, found)
+            topics[topic] = _same(self, found, is_same=True)
         return replace(
             self,
             version=answer.version,
@@ -121,9 +141,20 @@ class NodeStats:
         )
 
 
-def _same(before: NodeStats, topic: NodeTopic) -> NodeTopic:
+def _same(before: NodeStats, topic: NodeTopic, *, is_same: bool) -> NodeTopic:
+    """is_same: whether it is of the same process."""
     earlier = before.topics.get(topic.name)
+    topic = _going_on(topic, earlier if is_same else None)
     return earlier if earlier is not None and earlier == topic else topic
+
+
+def _going_on(topic: NodeTopic, before: NodeTopic | None) -> NodeTopic:
+    """Its channels with their backlogs."""
+    earlier = before.channels if before is not None else {}
+    changed = {
+        name: made for name, one in topic.channels.items() if (made := one.going_on(earlier.get(name))) is not one
+    }
+    return replace(topic, channels={**topic.channels, **changed}) if changed else topic
 
 
 def node_stats_in(

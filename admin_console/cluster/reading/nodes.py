@@ -11,6 +11,9 @@ from admin_console.cluster.reading.node_rates import NO_RATES, Rates
 from admin_console.cluster.reading.node_stats import NodeStats
 from admin_console.cluster.reading.totals import NodeSums
 
+# A node names its start to the second, and clocks are compared to about one.
+START_SLACK_MS = 5_000
+
 
 class NotCallingError(Exception):
     """No calls are made: a file of the options can't be used, or the server stops; the text is a sentence."""
@@ -54,6 +57,18 @@ class Node:
     def name(self) -> str:
         """As nsqadmin names a node: its broadcast address and HTTP port."""
         return self.member.named.bare
+
+    @property
+    def began_ms(self) -> int:
+        """When its process started, Unix, by this server's clock, to about a second; 0 for unknown."""
+        if self.stats is None or not self.stats.started_s:
+            return 0
+        return self.stats.started_s * 1_000 - (self.clock.differs_ms if self.clock is not None else 0)
+
+    def has_begun_since(self, at_ms: int) -> bool:
+        """Whether all that it has counted came after a moment (Unix): another process at its address may have been
+        running before."""
+        return self.began_ms >= at_ms - START_SLACK_MS
 
 
 @dataclass(frozen=True, slots=True)

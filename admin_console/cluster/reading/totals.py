@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from admin_console.cluster.reading.node_stats import Figures, NodeStats
+from admin_console.cluster.reading.node_stats import Figures, NodeChannel, NodeStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class NodeSums:
     @classmethod
     def of(cls, stats: NodeStats) -> "NodeSums":
         topics = stats.topics.values()
-        channels = [channel.figures for topic in topics for channel in topic.channels.values()]
+        read = [channel for topic in topics for channel in topic.channels.values()]
+        channels = [channel.figures for channel in read]
         own = [topic.figures for topic in topics]
         is_whole = not stats.unreadable
 
@@ -56,15 +57,14 @@ class NodeSums:
             sum_of("depth", [*own, *channels]),
             sum_of("message_count", own),
             sum_of("in_flight_count", channels),
-            Total.of(map(_finished, channels)).exact if is_whole else None,
+            Total.of(map(_finished, read)).exact if is_whole else None,
             sum(row["paused"] is True for row in [*own, *channels]),
         )
 
 
-def _finished(channel: Figures) -> int | None:
-    """An nsqd does not count finished messages: they came, and are not there any more."""
-    if channel["finish_count"] is not None:
-        return int(channel["finish_count"])
-    there = [channel[name] for name in ("depth", "in_flight_count", "deferred_count")]
-    came = channel["message_count"]
-    return None if came is None or None in there else max(0, came - sum(there))
+def _finished(channel: NodeChannel) -> int | None:
+    """An nsqd does not count finished messages."""
+    counted, flown = channel.figures["finish_count"], channel.flown
+    if counted is not None:
+        return int(counted)
+    return None if flown is None else max(0, flown)

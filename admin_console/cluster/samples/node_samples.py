@@ -27,7 +27,7 @@ from queue_engine.storage.disk.background import InlineBackground
 from queue_engine.storage.disk.files import Files
 from queue_engine.storage.log_store.log_store import LogStore
 from queue_engine.storage.log_store.log_topic_store import LogTopicStore
-from queue_engine.vocabulary.clock import NS_PER_S, SystemClock
+from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
 from queue_engine.vocabulary.errors import PenstockError
 from queue_engine.vocabulary.options.options import Options
 
@@ -98,11 +98,13 @@ class NodeSampler:
     def _sample(self, node: Node, stats: NodeStats, now_ns: int) -> None:
         last = self._last.get(node.name)
         before = last.snapshot if last is not None else None
-        started_ns = stats.started_s * NS_PER_S
         if before is None:
-            is_new = abs(now_ns - started_ns) <= START_MAX_S * NS_PER_S
+            is_new = abs(now_ns - node.began_ms * NS_PER_MS) <= START_MAX_S * NS_PER_S
         else:
-            is_new = before.started_at_ns != started_ns
+            is_other = before.started_at_ns != stats.started_s * NS_PER_S
+            is_new = is_other and node.has_begun_since(before.taken_at_ns // NS_PER_MS)
+            # Another process that ran before has counted what it did elsewhere.
+            before = None if is_other else before
         snapshot = _snapshot_of(stats, now_ns, None if is_new else before)
         previous = None if is_new else before or snapshot
         number = last.number + 1 if last is not None else 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
 from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
-from admin_console.cluster.cluster import Cluster, set_cluster
+from admin_console.cluster.cluster import Cluster, get_cluster, set_cluster
 from admin_console.cluster.merging.merger import Merger
 from admin_console.cluster.reading.members import Identity
 from admin_console.cluster.reading.nodes import ClusterState
@@ -55,14 +55,15 @@ class ClusterConsole:
 
 @contextmanager
 def cluster_console(
-    data_path: Path, *nodes: FakeNode, lookupds: Sequence[FakeNode] = (), timeout_s: float = 5.0
+    data_path: Path, *nodes: FakeNode, lookupds: Sequence[FakeNode] = (), timeout_s: float = 5.0, pace: Pace = OFTEN
 ) -> Iterator[ClusterConsole]:
     """timeout_s: of one call of a node."""
     with console_engine(data_path) as engine:
         addresses = Addresses.parse([one.address for one in lookupds], [one.address for one in nodes])
         options = ClusterOptions(addresses=addresses, request_timeout_s=timeout_s)
-        own: Callable[[], Identity | None] = lambda: None  # noqa: E731
-        cluster = Cluster(options, ChosenAddresses(data_path, addresses), own, OFTEN)
+        alone = get_cluster()
+        own: Callable[[], Identity | None] = lambda: alone.own_identity if alone is not None else None  # noqa: E731
+        cluster = Cluster(options, ChosenAddresses(data_path, addresses), own, pace)
         cluster.start()
         set_cluster(cluster)
         try:
