@@ -16,8 +16,7 @@ def quiet() -> Iterator[None]:
     before = gc.get_threshold()
     quiet_collector()
     yield
-    gc.set_threshold(*before)
-    gc.unfreeze()
+    gc.set_threshold(*before)  # what is frozen stays so: all tests' objects are
 
 
 def test_no_collection_of_young_objects_looks_at_many(quiet: None) -> None:
