@@ -16,7 +16,7 @@ KINDS = {".py", ".md", ".html", ".js", ".css", ".json", ".yaml"}
 HIDING = re.compile(r"\b(?:ask|asked|told|known|kept|nobody|whoever|somebody|anybody)\b", re.IGNORECASE)
 WHAT = re.compile(r"\bwhat\b(?! (?:it is|each imports)\b)", re.IGNORECASE)
 # Of all files: a question, a heading, the object of a verb. It falls; a sentence that needs one more finds one to mend.
-WHATS_MAX = 80
+WHATS_MAX = 66
 
 # File or folder → words, and why they stay.
 REASONS: dict[str, tuple[str, str]] = {

@@ -1,7 +1,7 @@
 """The figures of the log and of pipeline cursors, as rows of `figures.py`: /metrics, the samples' `log` and OpenAPI.
 
 A row's name is the field of `LogStats` or `CursorStats`. To add a figure: that field, its row, and the line that counts
-it. What a row lacks is no number of its own: histograms, times in seconds, what the last start found.
+it. No row is a histogram, a time in seconds or a finding of the last start.
 """
 
 from queue_engine.vocabulary.figures import COUNTED, FLAG, MEASURED, Figure

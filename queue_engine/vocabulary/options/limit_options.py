@@ -23,7 +23,7 @@ class ScanOptions(OptionGroup):
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class LimitOptions(OptionGroup):
-    """Limits on what clients create."""
+    """Limits on the topics, channels and connections that clients make."""
 
     TITLE = "limits against exhaustion"
 
