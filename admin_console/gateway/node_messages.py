@@ -7,10 +7,10 @@ Nothing is consumed. A row that can't be right costs itself alone.
 import base64
 import re
 from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 
@@ -42,8 +42,35 @@ _MESSAGE_ID = re.compile(r"[0-9a-f]{16}")
 _SEARCH_ID = re.compile(r"[-a-zA-Z0-9_]{1,40}")  # as it is a part of a page's path
 
 
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Pending(Generic[T]):
+    """A read that has begun. Calling it waits for the answer; it raises ReadRefusedError."""
+
+    def __init__(self, future: "Future[Any]", take: Callable[[], T]) -> None:
+        self._future = future
+        self._take = take
+
+    @property
+    def is_done(self) -> bool:
+        return self._future.done()
+
+    def wait(self, timeout_s: float) -> None:
+        """At most so long."""
+        with PACE.away():
+            wait([self._future], timeout_s)
+
+    def __call__(self) -> T:
+        return self._take()
+
+    def then(self, make: Callable[[T], U]) -> "Pending[U]":
+        return Pending(self._future, lambda: make(self._take()))
+
+
 class NodeMessages:
-    """One remote node. Any thread; each call waits for the node's answer."""
+    """One remote node. Any thread; each call waits for the node's answer, unless it begins a read."""
 
     def __init__(self, node: Node, cluster: Cluster) -> None:
         self._node = node
@@ -55,7 +82,10 @@ class NodeMessages:
         return frozenset(name for name in (*ACTS, *USES) if not why_node_can_not(self._node, name))
 
     def message_rows(self, topic: str, channel: str, query: MessageQuery) -> MessageRows:
-        """As `Gateway.message_rows`."""
+        """As `Gateway.message_rows`, but for keys where no body is shown: the node audits those who see contents."""
+        return self.begin_message_rows(topic, channel, query)()
+
+    def begin_message_rows(self, topic: str, channel: str, query: MessageQuery) -> Pending[MessageRows]:
         fields: dict[str, Any] = {
             "state": query.state,
             "sort": query.sort,
@@ -68,8 +98,12 @@ class NodeMessages:
             "attempts_min": query.attempts_min or None,
             "key": query.key.decode(errors="replace"),
             "preview_bytes": query.preview_bytes,
+            "keys": "" if query.preview_bytes or query.key else "false",
         }
-        document = self._read("/channel/messages", topic, channel, fields)
+        begun = self._begun("/channel/messages", topic, channel, fields)
+        return begun.then(lambda document: self._rows(topic, channel, query, document))
+
+    def _rows(self, topic: str, channel: str, query: MessageQuery, document: Mapping[str, Any]) -> MessageRows:
         listed = document.get("messages")
         rows = [_row(one) for one in (listed if isinstance(listed, list) else ())]
         counts = document.get("counts")
@@ -107,20 +141,15 @@ class NodeMessages:
         """As `Gateway.find_key`."""
         return self.begin_find_key(topic, key, count_max, before=before)()
 
-    def begin_find_key(
-        self, topic: str, key: bytes, count_max: int, *, before: int | None = None
-    ) -> Callable[[], KeyPage]:
-        """Begin to look for it; the function that is returned waits for the answer."""
+    def begin_find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> Pending[KeyPage]:
         fields = {"key": key.decode(errors="replace"), "limit": count_max, "before": before}
-        wait = self._begun("/topic/messages", topic, "", fields)
 
-        def found() -> KeyPage:
-            document = wait()
+        def found(document: Mapping[str, Any]) -> KeyPage:
             page = _page(topic, document, count_max)
             upto, not_indexed = _count(document, "indexed_upto"), _count(document, "not_indexed_count")
             return KeyPage(page, _number(document, "next_before"), upto, not_indexed)
 
-        return found
+        return self._begun("/topic/messages", topic, "", fields).then(found)
 
     def start_search(
         self,
@@ -133,7 +162,7 @@ class NodeMessages:
         end_offset: int | None = None,
         user: str = "",
     ) -> SearchState:
-        """As `Gateway.start_search`; all users of this console share what the node allows its token."""
+        """As `Gateway.start_search`; all users of this console share the searches of its token."""
         fields = {"text": text, "state": state, "first_offset": first_offset, "end_offset": end_offset}
         return self._searched("/channel/search", topic, {"channel": channel, **fields}, is_post=True)
 
@@ -156,8 +185,7 @@ class NodeMessages:
 
     def _begun(
         self, path: str, topic: str, channel: str, fields: Mapping[str, Any], *, is_post: bool = False
-    ) -> Callable[[], Mapping[str, Any]]:
-        """The function that is returned waits for the answer."""
+    ) -> Pending[Mapping[str, Any]]:
         query = {"topic": topic, "channel": channel, **fields}
         sent = {name: str(value) for name, value in query.items() if value not in (None, "")}
         target = self._node.member.target
@@ -172,7 +200,7 @@ class NodeMessages:
             future = self._cluster.call(read)
         except NotCallingError as exc:
             raise ReadRefusedError(f"Nothing was read{of}: {exc}") from exc
-        return lambda: self._answer(future, of)
+        return Pending(future, lambda: self._answer(future, of))
 
     def _answer(self, future: "Future[Any]", of: str) -> Mapping[str, Any]:
         try:

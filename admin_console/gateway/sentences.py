@@ -70,3 +70,19 @@ def ended_pause(pause: Pause, *, was_down: bool) -> str:
     by = f" by {pause.by}" if pause.by else ""
     why = f" ({pause.reason})" if pause.reason else ""
     return f"The pause{by}{why} ended {'while the server was down' if was_down else 'at its time'}."
+
+
+NAMED_MAX = 5  # nodes that a sentence names
+
+
+def not_listed(nodes: Iterable[tuple[str, str]]) -> list[str]:
+    """Why the messages of nodes can't be listed, a sentence for each reason. nodes: each with its reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in nodes:
+        by_reason.setdefault(reason.removeprefix(name).strip(), []).append(name)
+    sentences = []
+    for reason, names in by_reason.items():
+        more = [f"{len(names) - NAMED_MAX:,} more"] if len(names) > NAMED_MAX else []
+        joint = ": " if not reason.startswith("is ") else ": each " if len(names) > 1 else " "
+        sentences.append(f"Not listed here: {and_list([*names[:NAMED_MAX], *more])}{joint}{reason}.")
+    return sentences

@@ -8,11 +8,11 @@ from django.conf import settings
 
 from admin_console.cluster.cluster import get_cluster
 from admin_console.gateway.cluster_view import ClusterView, cluster_view
-from admin_console.gateway.gateway import EngineUnavailableError, InFlightStats, get_gateway
+from admin_console.gateway.gateway import EngineUnavailableError, get_gateway
+from admin_console.gateway.in_flight_list import InFlightList, in_flight_list
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.screens.build import Request, build_screen
-from admin_console.screens.channel import IN_FLIGHT_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Broadcast:
             nodes.watch(request.topic, request.channel, clients=True)
             if live.cluster is not None:
                 self._hub.node_rings.watch(request.topic, request.channel)
-        in_flight: tuple[InFlightStats, ...] | None = None
+        in_flight: InFlightList | None = None
         http_address = ""
         try:
             gateway = get_gateway()
@@ -74,10 +74,10 @@ class Broadcast:
                 gateway.watch(request.topic, request.channel)
                 if live.channels[request.topic, request.channel].in_flight_count:
                     in_flight = await asyncio.to_thread(
-                        gateway.in_flight, request.topic, request.channel, IN_FLIGHT_MAX
+                        in_flight_list, gateway, live.cluster, request.topic, request.channel
                     )
                 else:
-                    in_flight = ()
+                    in_flight = InFlightList(())
         except EngineUnavailableError:
             pass  # the screen shows these figures as unknown
         view: PipelineView | None = None

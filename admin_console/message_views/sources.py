@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from admin_console.gateway.gateway import ReadRefusedError, get_gateway
-from admin_console.gateway.sentences import and_list
+from admin_console.gateway.sentences import not_listed
 from admin_console.messages.channel_snapshot import ChannelSnapshot, TopicMessages, at_node, channel_snapshot
 from admin_console.views.on_nodes import NODE
 from admin_console.views.readers import Reader, own_why_not, readers_of
@@ -83,9 +83,6 @@ def _first_able(readers: Iterable[Reader]) -> Reader | None:
     return min(able, key=lambda one: not one.is_answering, default=None)
 
 
-NAMED_MAX = 5  # nodes that a sentence names
-
-
 @dataclass(frozen=True, slots=True)
 class NodeLink:
     """The same page about the messages of a node."""
@@ -145,18 +142,4 @@ def node_links(
     unreadable = [(one.name, one.why_not) for one in readers if one.why_not]
     if own:
         unreadable.insert(0, (get_gateway().node().http_address, own))
-    return NodeLinks(links, _unreadable(unreadable), "channel" if channel else "topic")
-
-
-def _unreadable(nodes: list[tuple[str, str]]) -> list[str]:
-    """A sentence for each reason, with the names of the nodes."""
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in nodes:
-        by_reason.setdefault(reason.removeprefix(name).strip(), []).append(name)
-    sentences = []
-    for reason, names in by_reason.items():
-        more = [f"{len(names) - NAMED_MAX:,} more"] if len(names) > NAMED_MAX else []
-        each = ": each" if len(names) > 1 else ""
-        joint = " " if reason.startswith("is ") or each else ": "
-        sentences.append(f"Not listed here: {and_list([*names[:NAMED_MAX], *more])}{each}{joint}{reason}.")
-    return sentences
+    return NodeLinks(links, not_listed(unreadable), "channel" if channel else "topic")

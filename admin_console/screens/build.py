@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from admin_console.gateway.cluster_view import ClusterView
-from admin_console.gateway.gateway import EngineSnapshot, InFlightStats
+from admin_console.gateway.gateway import EngineSnapshot
+from admin_console.gateway.in_flight_list import InFlightList
 from admin_console.hub.hub import LiveState
 from admin_console.screens import (
     channel,
@@ -114,7 +115,7 @@ def build_screen(
     request: Request,
     live: LiveState | None,
     *,
-    in_flight: tuple[InFlightStats, ...] | None = None,
+    in_flight: InFlightList | None = None,
     http_address: str = "",
     pipeline: "PipelineView | None" = None,
     cluster: ClusterView | None = None,
@@ -140,7 +141,7 @@ def build_screen(
 def _screen(
     request: Request,
     live: LiveState | None,
-    in_flight: tuple[InFlightStats, ...] | None,
+    in_flight: InFlightList | None,
     http_address: str,
     pipeline: "PipelineView | None",
     cluster: ClusterView | None,

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from admin_console.cluster.merging.node_clients import KEY
 from admin_console.diagnosis.diagnosis import Diagnosis
@@ -13,6 +14,8 @@ from admin_console.diagnosis.paused import RAMP
 from admin_console.diagnosis.timing_out import TIMING_OUT
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.gateway.gateway import CHANNEL_HELP, CLIENT_HELP, ChannelStats, ClientStats, TopicStats
+from admin_console.gateway.in_flight_list import LIMIT as IN_FLIGHT_MAX
+from admin_console.gateway.sentences import not_listed
 from admin_console.hub.hub import LiveState
 from admin_console.rings import figures
 from admin_console.rings.rings import Rings
@@ -31,9 +34,9 @@ from admin_console.vocabulary.roles import Role
 if TYPE_CHECKING:
     from admin_console.cluster.merging.merged import Place
     from admin_console.gateway.gateway import InFlightStats
+    from admin_console.gateway.in_flight_list import Held, InFlightList
 
 CLIENTS_MAX = 200
-IN_FLIGHT_MAX = 50
 
 _CLIENT_COLUMNS = (
     Column("name", "Consumer", "text"),
@@ -70,7 +73,7 @@ _STATS = (
 
 
 def parts(
-    live: LiveState | None, role: Role, topic_name: str, name: str, in_flight: "tuple[InFlightStats, ...] | None"
+    live: LiveState | None, role: Role, topic_name: str, name: str, in_flight: "InFlightList | None"
 ) -> dict[str, Any]:
     """The parts of the screen; `flags["gone"]` when there is no such channel.
 
@@ -91,13 +94,12 @@ def parts(
                 "clients": _client_table(
                     None, role, topic_name, name, of_nodes=[] if live and live.cluster else None, silent=silent
                 ),
-                "in_flight": _in_flight_table(None, None, role, topic_name, name, silent),
+                "in_flight": _in_flight_table(None, None, role, topic_name, name, silent, live),
                 **by_node,
             },
         }
     diagnosis = diagnosis_of(live, topic, stats)
     places = live.cluster.places(topic_name, name) if live.cluster else None
-    own = _at_this_server(places) if places is not None else stats
     of_nodes = _consumers(live, places) if places is not None else None
     clients = partial.least(units.number(stats.client_count), is_partial=bool(silent))
     banner, ramp = channel_banner(live, diagnosis, role), ramp_text(live, stats)
@@ -108,9 +110,7 @@ def parts(
         "stats": partial.stats(_stats(diagnosis, live.rings_of(topic_name, name)), silent, growing="depth"),
         "tables": {
             "clients": _client_table(stats, role, topic_name, name, diagnosis, of_nodes, silent),
-            "in_flight": _in_flight_table(
-                own or stats, None if own is None else in_flight, role, topic_name, name, silent
-            ),
+            "in_flight": _in_flight_table(stats, in_flight, role, topic_name, name, silent, live),
             **by_node,
         },
         "flags": {
@@ -129,9 +129,7 @@ def parts(
         "texts": {
             **panel_texts(live, stats),
             "ramp": ramp,
-            "in_flight_count": "not listed: they are at other nodes"
-            if own is None
-            else _shown(in_flight, own.in_flight_count) + ("" if own is stats else _OWN_ALONE),
+            "in_flight_count": _shown(in_flight, stats.in_flight_count, is_partial=bool(silent)),
             "clients_count": f"{clients} · each row counts since it connected" if stats.client_count else clients,
             **quarantine.texts(stats, live.snapshot.taken_at_ns),
             **latency.texts(stats.window, live.snapshot, silent),
@@ -149,11 +147,15 @@ def _subtitle(stats: ChannelStats) -> str:
     )
 
 
-def _shown(in_flight: "tuple[InFlightStats, ...] | None", count: int) -> str:
+def _shown(in_flight: "InFlightList | None", count: int, *, is_partial: bool) -> str:
+    """The count, and why some are not in the list."""
+    number = partial.least(units.number(count), is_partial=is_partial)
+    if in_flight is None:
+        return number
     # The list and the count come from two answers: a few messages may come or go between them, which is no cut list.
-    if in_flight is not None and IN_FLIGHT_MAX <= len(in_flight) < count:
-        return f"the first {units.number(len(in_flight))} of {units.number(count)}"
-    return units.number(count)
+    length = len(in_flight.own or ()) + len(in_flight.elsewhere)
+    shown = f"the first {units.number(IN_FLIGHT_MAX)} of {number}" if IN_FLIGHT_MAX <= length < count else number
+    return " · ".join([shown, *not_listed(in_flight.lacking.items())])
 
 
 def _stats(diagnosis: Diagnosis, rings: Rings | None) -> tuple[Stat, ...]:
@@ -211,13 +213,6 @@ def _due_note(vitals: Vitals) -> Cell:
 
 # Where it is connected, None on one server; its figures; its messages that timed out, which an nsqd does not count.
 _Consumer = tuple["Place | None", ClientStats, int | None]
-_OWN_ALONE = " at this server, whose messages are listed"
-
-
-def _at_this_server(places: "Sequence[Place]") -> ChannelStats | None:
-    found = next((place.stats for place in places if place.is_embedded), None)
-    assert not isinstance(found, TopicStats), "the places of a channel have channels"
-    return found
 
 
 def _consumers(live: LiveState, places: "Sequence[Place]") -> "Sequence[_Consumer]":
@@ -314,40 +309,70 @@ def _remote_name(place: "Place | None", client: ClientStats) -> BaseCell:
 
 def _in_flight_table(
     stats: ChannelStats | None,
-    in_flight: "tuple[InFlightStats, ...] | None",
+    in_flight: "InFlightList | None",
     role: Role,
     topic: str,
     name: str,
     silent: Sequence[str] = (),
+    live: LiveState | None = None,
 ) -> Table:
-    """silent: nodes at which messages may be in flight."""
-    owners = {client.client_key: _client_name(client) for client in (stats.clients or ())} if stats else {}
+    """Earliest deadline first; in a cluster each with its node. silent: nodes at which messages may be in flight."""
+    cluster = live.cluster if live is not None else None
+    places = cluster.places(topic, name) if cluster is not None else ()
+    of_own = next((place for place in places if place.is_embedded), None)
+    own_stats = stats if cluster is None else of_own.stats if of_own is not None else None
+    clients = own_stats.clients if isinstance(own_stats, ChannelStats) else ()
+    owners = {client.client_key: _client_name(client) for client in clients or ()}
+    columns: tuple[Column, ...] = _IN_FLIGHT_COLUMNS
+    if cluster is not None:
+        columns = (columns[0], _CLIENT_NODE, *columns[1:])
+    listed: list[tuple[Held | None, InFlightStats]] = [(None, one) for one in (in_flight and in_flight.own) or ()]
+    listed += [(one, one.stats) for one in (in_flight.elsewhere if in_flight else ())]
+    if in_flight is not None and in_flight.elsewhere:
+        listed.sort(key=lambda each: each[1].deadline_in_ms)
     now_ns = time.time_ns()
     rows = []
-    for held in in_flight or ():
+    for at, held in listed[:IN_FLIGHT_MAX]:
         is_late = held.deadline_in_ms < 0
+        at_node = {"node": at.node} if at is not None else {}
+        url = message_url(topic, name, held.message_id)
+        node = (Cell(at.node if at is not None else of_own.node if of_own else units.UNKNOWN),)
         rows.append(
             (
-                held.message_id,
+                held.message_id if at is None else f"{held.message_id}@{at.node}",
                 (
-                    NameCell(held.message_id, message_url(topic, name, held.message_id)),
-                    Cell(owners.get(held.client_key, f"consumer {held.client_key}")),
+                    NameCell(held.message_id, f"{url}?{urlencode(at_node)}" if at_node else url),
+                    *(node if cluster is not None else ()),
+                    Cell(
+                        (at.owner if at is not None else owners.get(held.client_key)) or f"consumer {held.client_key}"
+                    ),
                     Cell(units.number(held.attempts), tone="warning" if held.attempts > 5 else ""),
                     Cell(units.byte_count(held.body_bytes)),
-                    Cell(f"{units.duration((now_ns - held.published_at_ns) / 1e9)} ago"),
+                    Cell(
+                        f"{units.duration((now_ns - held.published_at_ns) / 1e9)} ago"
+                        if held.published_at_ns
+                        else units.UNKNOWN
+                    ),
                     Cell(units.duration(held.held_ms / 1000)),
                     Cell(
                         "due now" if is_late else units.duration(held.deadline_in_ms / 1000),
                         tone="warning" if is_late else "",
                     ),
-                    act_cell("Requeue now…", "requeue_channel", role, topic, name, query={"message": held.message_id}),
+                    # This server's act on a channel can name a message; another node's can't.
+                    act_cell("Requeue now…", "requeue_channel", role, topic, name, query={"message": held.message_id})
+                    if at is None
+                    else act_cell(
+                        "Requeue now…", "requeue_messages", role, topic, name, query={"id": held.message_id, **at_node}
+                    ),
                 ),
             )
         )
-    if in_flight is None and stats and stats.in_flight_count:
+    if in_flight is not None and in_flight.lacking:
+        empty = Empty("", " ".join(not_listed(in_flight.lacking.items())))
+    elif (in_flight is None or in_flight.own is None) and stats and stats.in_flight_count:
         empty = Empty("", f"{units.plural(stats.in_flight_count, 'message')}; the list is not available here now.")
     elif silent:
         empty = Empty("", f"Which messages are in flight is {partial.until(silent)}.")
     else:
         empty = Empty("", "No message is in flight.")
-    return Table.build("in_flight", "Messages in flight", _IN_FLIGHT_COLUMNS, rows[:IN_FLIGHT_MAX], empty)
+    return Table.build("in_flight", "Messages in flight", columns, rows, empty)

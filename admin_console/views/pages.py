@@ -17,10 +17,10 @@ from admin_console.gateway.gateway import (
     EngineSnapshot,
     EngineUnavailableError,
     Gateway,
-    InFlightStats,
     get_gateway,
     why_not,
 )
+from admin_console.gateway.in_flight_list import InFlightList, in_flight_list
 from admin_console.gateway.pipeline import PipelineView, get_pipeline
 from admin_console.gateway.sentences import merged_sentences
 from admin_console.graphs.empty_figures import KINDS, figures_json
@@ -30,7 +30,6 @@ from admin_console.history.table import table_of
 from admin_console.hub.hub import LiveState, get_hub
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.build import FIELD_LENGTH_MAX, LENGTHS_MAX, Request, build_screen
-from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.screens.partial import own_storage
 from admin_console.views.act_buttons import BUTTONS
 from admin_console.views.on_nodes import ON_NODES, all_in_words, doers_of
@@ -38,6 +37,7 @@ from admin_console.views.page_cache import Rendered, cached_page
 from admin_console.views.readers import why_unreadable
 from admin_console.vocabulary.roles import Role
 
+IN_FLIGHT_WAIT_S = 0.5  # of a page for other nodes; the socket brings the rest
 PAGES_WITH_GRAPHS = frozenset({"overview", "topic", "channel"})
 
 
@@ -126,7 +126,7 @@ def _rendered(
 ) -> Rendered:
     """filled: overrides the template's context."""
     live = _fresh(gateway, page_request) if page_request.topic else _newest(gateway)
-    in_flight = _in_flight(gateway, page_request)
+    in_flight = _in_flight(gateway, live, page_request)
     has_graphs = page_request.page in PAGES_WITH_GRAPHS
     picker = picker_of(page_request, request.GET, now_s(live), _nodes(gateway)) if has_graphs else None
     table = table_of(gateway.history(), live, page_request, picker.range) if picker and picker.wants_table else None
@@ -259,10 +259,8 @@ def _with_clients(exact: EngineSnapshot, newest: LiveState) -> EngineSnapshot:
     return replace(exact, topics=topics, producers=newest.snapshot.producers, sequence=newest.snapshot.sequence)
 
 
-def _in_flight(gateway: Gateway, page_request: Request) -> tuple[InFlightStats, ...] | None:
+def _in_flight(gateway: Gateway, live: LiveState | None, page_request: Request) -> InFlightList | None:
     if not page_request.wants_in_flight:
         return None
-    try:
-        return gateway.in_flight(page_request.topic, page_request.channel, IN_FLIGHT_MAX)
-    except EngineUnavailableError:
-        return None
+    topic, channel = page_request.topic, page_request.channel
+    return in_flight_list(gateway, live.cluster if live else None, topic, channel, wait_s=IN_FLIGHT_WAIT_S)

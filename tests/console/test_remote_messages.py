@@ -1,6 +1,7 @@
 """Messages of a remote Penstock are listed, read and acted on as local ones; those of a Go nsqd are unreadable."""
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from admin_console.audit.models import AuditRow, Phase
 from admin_console.vocabulary.roles import Role
 from tests.support.fake_node import FakeNode
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
+from tests.support.nsq_socket import NsqSocket
 from tests.support.pages.cluster_console import ClusterConsole, cluster_console
 from tests.support.pages.console import client_of, make_user, words
 from tests.support.processes.running_engine import RunningEngine
@@ -309,3 +311,59 @@ def test_a_search_runs_at_the_node_of_its_messages(tmp_path: Path) -> None:
         other = browser.get(f"{LIST}~search/nothing/", {"node": name}, follow=True).content.decode()
         assert "That search has ended" in words(other)
         assert f"at {name} · nothing is consumed" in words(other)
+
+
+# The panel "In flight" of a channel's page.
+
+
+def panel(html: str) -> str:
+    return html[html.index("<h2>In flight</h2>") :].partition("</section>")[0]
+
+
+def test_messages_in_flight_at_all_nodes_are_one_list_and_requeued_where_they_are(tmp_path: Path) -> None:
+    held = topic("orders", channel("billing", in_flight_count=7))
+    slow_fake = FakeNsqd.of(held, version="1.3.0+penstock.0.2.0")
+    with FakeNsqd.of(held) as nsqd, slow_fake as slow, remote_penstock(tmp_path, nsqd, slow) as (console, remote, name):
+        console.engine.calls.create_topic("orders").result(30)
+        console.engine.calls.create_channel("orders", "billing").result(30)
+        console.engine.calls.publish("orders", [b"own"]).result(30)
+        release = threading.Event()
+        slow.answers["/channel/messages"] = lambda: {"messages": [] if release.wait(20) else [3]}
+        consumers = [remote.client(), NsqSocket(console.engine.tcp_address[1])]
+        for consumer, who in zip(consumers, ("far-7", "near-7"), strict=True):
+            consumer.identify(client_id=who, msg_timeout=600_000)
+            consumer.subscribe("orders", "billing", rdy=1)
+        ids = [consumer.read_message().id.decode() for consumer in consumers]
+
+        def has_read() -> bool:
+            node = next(one for one in console.cluster.state.nodes if one.name == name)
+            return (
+                node.stats is not None
+                and node.stats.topics["orders"].channels["billing"].figures["in_flight_count"] == 1
+            )
+
+        wait_for("the node's figures", has_read)
+        console.see_topic("orders", 3)
+        browser = client_of(make_user())
+        shown = panel(get(browser, "/topics/orders/billing/"))
+        assert sorted(re.findall(r"~messages/([0-9a-f]{16})/", shown)) == sorted(ids)
+        assert "far-7 127.0.0.1" in shown
+        assert f"Not listed here: {nsqd.address} is an nsqd and shows no messages." in words(shown)
+        assert f"Not listed here: {slow.address}: it has not answered yet." in words(shown)
+        (requeue,) = re.findall(r'href="([^"]*~messages/~requeue/[^"]*)"', shown)
+        question = get(browser, unescape(requeue))
+        assert ids[0] in question
+        assert f"on {name}" in words(question)
+        (link,) = [
+            unescape(url) for url in re.findall(r'href="([^"]*~messages/[0-9a-f]{16}/[^"]*)"', shown) if "node=" in url
+        ]
+        assert "body 0" in get(browser, link)
+        # Later pages do not wait for it, and one call is on the way: no page makes another.
+        calls = [path for path, _ in slow.requests if path.startswith("/channel/messages")]
+        get(browser, "/topics/orders/billing/")
+        assert [path for path, _ in slow.requests if path.startswith("/channel/messages")] == calls
+        release.set()
+        # Nothing was read of keys and bodies: the list is no look at contents.
+        sent = [path for path, _ in slow.requests if path.startswith("/channel/messages")]
+        assert all("keys=false" in path and "preview_bytes=0" in path for path in sent)
+        consumers[1].close()

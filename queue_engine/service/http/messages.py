@@ -10,6 +10,7 @@ A look at bodies or keys is audited as reading messages is, acts as all acts are
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -76,7 +77,10 @@ class MessageRoutes:
             key=message_key_of(query) or b"",
             preview_bytes=whole_number(query, parameters.PREVIEW_BYTES),
         )
+        shows_keys = _word(query, parameters.ROW_KEYS) == "true"
         page = _done(lambda: self._engine.messages.list(topic, channel, wanted))
+        if not shows_keys:
+            page = replace(page, rows=tuple(replace(row, key=b"") if row.key else row for row in page.rows))
         if wanted.preview_bytes or wanted.key or any(row.key for row in page.rows):
             self._report_read(head, topic, channel, len(page.rows))
         document = {

@@ -7,10 +7,11 @@ import pytest
 from django.template.loader import render_to_string
 
 from admin_console.diagnosis.diagnosis import Diagnosis
+from admin_console.gateway.in_flight_list import LIMIT as IN_FLIGHT_MAX
+from admin_console.gateway.in_flight_list import InFlightList
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.cells import spark_path
-from admin_console.screens.channel import IN_FLIGHT_MAX
 from admin_console.screens.channel import parts as channel_parts
 from admin_console.screens.channel_list import ALL, SORTS, passing
 from admin_console.screens.channel_rows import chips_of, diagnosis_of, spark_levels
@@ -214,7 +215,7 @@ def test_the_list_in_flight_is_called_cut_only_at_its_limit() -> None:
     def said(length: int) -> str:
         held = tuple(in_flight(f"{index:016}", 1) for index in range(length))
         request = Request("channel", Role.VIEWER, topic="orders", channel="billing")
-        return build_screen(request, live, in_flight=held).texts["in_flight_count"]
+        return build_screen(request, live, in_flight=InFlightList(held)).texts["in_flight_count"]
 
     assert said(IN_FLIGHT_MAX) == f"the first {IN_FLIGHT_MAX} of 80"
     assert said(IN_FLIGHT_MAX - 1) == "80", "the list came a moment later"
@@ -248,7 +249,7 @@ def test_every_screen_is_an_update_in_json() -> None:
     live = growing(client_count=1, ready_count=1, clients=(client(1),))
     for page in ("overview", "topics", "topic", "channel"):
         request = Request(page, Role.ADMIN, topic="orders", channel="billing")
-        screen = build_screen(request, live, in_flight=(in_flight("0" * 16, 1),))
+        screen = build_screen(request, live, in_flight=InFlightList((in_flight("0" * 16, 1),)))
         update = orjson.loads(screen.update_json())
         assert update["seq"] == live.snapshot.sequence
         for table in update["tables"].values():

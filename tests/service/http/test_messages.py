@@ -125,6 +125,9 @@ async def test_looking_at_keys_is_audited(tmp_path: Path) -> None:
         listed = await server.request("GET", f"/channel/messages?{NAMES}")
         assert [one.get("key") for one in listed.json["messages"]] == [None, "anna"]
         assert looks() == [0, 2]
+        without = await server.request("GET", f"/channel/messages?{NAMES}&keys=false")
+        assert [(one["state"], one.get("key")) for one in without.json["messages"]] == [("waiting", None)] * 2
+        assert looks() == [0, 2]
 
 
 async def test_looking_at_bodies_is_audited(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ MESSAGES = {
             parameters.ATTEMPTS_MIN,
             parameters.ROWS_KEY,
             parameters.PREVIEW_BYTES,
+            parameters.ROW_KEYS,
         ),
         errors=(*_NAMED, errors.STORAGE_INVALID, errors.NOT_AUDITED),
     ),

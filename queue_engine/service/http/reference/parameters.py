@@ -109,6 +109,12 @@ SINCE_MS = replace(TIME_MS, name="since_ms", text="messages published then or la
 UNTIL_MS = replace(TIME_MS, name="until_ms", text="messages published before, Unix milliseconds")
 ATTEMPTS_MIN = WholeNumber("attempts_min", "messages with at least so many deliveries", most=65_535, default=0)
 PREVIEW_BYTES = WholeNumber("preview_bytes", "so much of each body is shown", most=PREVIEW_BYTES_MAX, default=0)
+ROW_KEYS = Word(
+    "keys",
+    "whether rows have the messages' keys; false without key and preview_bytes shows no contents, and is not audited",
+    words=("true", "false"),
+    default="true",
+)
 SEARCH_TEXT = Parameter("text", "the text to find, each letter as it is", shortest=1, longest=TEXT_BYTES_MAX)
 SEARCH_STATE = Word("state", "only messages in this state", words=STATES)
 SEARCH_FROM = replace(FIRST_OFFSET, text="begin here; without it where the channel's unfinished messages begin")
