@@ -194,6 +194,7 @@ function applyTable(name, { keys, columns, empty: words }) {
 function nameCheckbox(row, key) {
   const checkbox = row.querySelector(".select-cell input");
   if (!checkbox) return;
+  if (key === "*") return checkbox.closest("label").remove(); // the row of all others
   checkbox.value = key;
   checkbox.setAttribute("aria-label", `Select ${key}`);
 }

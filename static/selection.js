@@ -2,6 +2,8 @@
 // Without scripts the bar's buttons lead to the same question as a page.
 import { askInDialog } from "./dialogs.js";
 
+const NAMES_MAX = 3;
+const REASONS_MAX = 2;
 const LINK_LENGTH_MAX = 4_000; // proxies take 8 KB, Daphne 16 KB
 
 document.addEventListener("change", ({ target }) => {
@@ -22,11 +24,12 @@ document.addEventListener("submit", (event) => {
   const { target: form, submitter } = event;
   if (!form.matches(".selected-acts")) return;
   event.preventDefault();
+  if (submitter.ariaDisabled) return;
   const fields = new FormData(form);
-  const names = fields.getAll("on");
+  const names = fields.getAll("on"); // none where nodes are selected, whose field has its own name
   // The rows on the page are among all that match.
   fields.delete("on");
-  if (!fields.has("all")) fields.set("on", names.join("\n"));
+  if (names.length && !fields.has("all")) fields.set("on", names.join("\n"));
   const link = `${submitter.formAction}?${new URLSearchParams(fields)}`;
   if (link.length <= LINK_LENGTH_MAX) askInDialog(link, submitter);
   else {
@@ -71,5 +74,24 @@ function show(table) {
   const words = document.querySelector(`[data-selected-of="${table.dataset.table}"]`);
   if (!words) return;
   const [matching] = matchingOf(table);
+  nameNodes(words.parentElement, boxes);
   words.textContent = matching?.checked ? `All ${matching.parentElement.querySelector("b").textContent} selected` : `${count} selected`;
+}
+
+// Where nodes are selected the acts carry their names. An act that none of them can do is off, and the reasons stand beside.
+function nameNodes(form, boxes) {
+  const place = form.querySelector("[data-reasons]");
+  if (!place) return;
+  const names = boxes.filter((box) => box.checked).map((box) => box.value);
+  for (const button of form.querySelectorAll("[data-unable]")) {
+    const unable = button.dataset.unable.split(" ");
+    const able = names.filter((name) => !unable.includes(name));
+    const where = able.length > NAMES_MAX ? `${able.length} nodes` : able.join(", ");
+    button.textContent = `${button.dataset.label}${where && ` on ${where}`}…`;
+    button.ariaDisabled = able.length ? null : "true";
+  }
+  const all = JSON.parse(place.dataset.reasons);
+  const reasons = names.map((name) => all[name]).filter(Boolean);
+  const more = reasons.length - REASONS_MAX;
+  place.textContent = [...reasons.slice(0, REASONS_MAX), ...(more > 0 ? [`And so it is with ${more} more.`] : [])].join(" ");
 }

@@ -34,7 +34,7 @@ class EmbeddedNode:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self.name = gateway.node().http_address
+        self.name = gateway.node().name
 
     def why_not(self, action: str) -> str:
         return "" if action in self._gateway.node().capabilities else f"{self.name} has no such act"

@@ -125,6 +125,11 @@ class ReadRefusedError(Exception):
     """The messages can't be read; the text is a sentence for users."""
 
 
+def node_name(http_address: str) -> str:
+    """The name of the engine of this process as a node of the cluster."""
+    return THIS_SERVER if http_address.startswith("/") else http_address
+
+
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
     """Where the engine listens, as HOST:PORT; `version` as in its statistics; broadcast_address: as its samples name
@@ -145,7 +150,7 @@ class NodeInfo:
     def name(self) -> str:
         """As a node of the cluster: its HTTP address; "" without an engine. A socket in the file system can't be part
         of a page's path."""
-        return THIS_SERVER if self.http_address.startswith("/") else self.http_address
+        return node_name(self.http_address)
 
 
 @dataclass(frozen=True, slots=True)

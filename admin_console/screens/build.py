@@ -193,5 +193,5 @@ def _cluster_parts(request: Request, view: ClusterView) -> dict[str, Any]:
     if request.page == "client":
         return client.parts(view, request.node, request.client)
     if request.page == "node":
-        return node.parts(view, request.node)
+        return node.parts(view, request.role, request.node)
     return nodes.parts(view, request.list_query)

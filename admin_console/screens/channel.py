@@ -85,7 +85,7 @@ def parts(
     points = graphs.points_of(live, plans)
     silent = live.silent_of(topic_name, name) if live else ()
     common = {"graphs": graphs.graphs_of(live, plans), "points": points, **partial.nodes_of(live, topic_name, name)}
-    by_node = {"by_node": node_table(live, topic_name, name)} if live and live.cluster else {}
+    by_node = {"by_node": node_table(live, role, topic_name, name)} if live and live.cluster else {}
     if live is None or topic is None or stats is None:
         return common | {
             "flags": {"gone": live is not None and not silent},

@@ -78,11 +78,13 @@ def selection_of(table: str, role: Role) -> str:
     return f"select-{table}" if role.includes(BULK_ROLE) else ""
 
 
-def pause_cell(topic: str, channel: str, role: Role, *, is_paused: bool) -> ActionCell:
-    """Resume if it is paused, else Pause. An empty `channel` means the topic."""
+def pause_cell(topic: str, channel: str, role: Role, *, is_paused: bool, node: str = "") -> ActionCell:
+    """Resume if it is paused, else Pause. An empty `channel` means the topic. node: the one that does it; "" for all
+    that have it."""
     scope, args = ("channel", (topic, channel)) if channel else ("topic", (topic,))
+    query = {"node": node} if node else None
     return (
-        act_cell("Resume…", f"unpause_{scope}", role, *args)
+        act_cell("Resume…", f"unpause_{scope}", role, *args, query=query)
         if is_paused
-        else act_cell("Pause…", f"pause_{scope}", role, *args)
+        else act_cell("Pause…", f"pause_{scope}", role, *args, query=query)
     )

@@ -14,10 +14,11 @@ from admin_console.gateway.gateway import CHANNEL_HELP, ChannelStats, TopicStats
 from admin_console.screens.cells import BaseCell, Cell, Chip, StateCell
 from admin_console.screens.client_lines import lines_of as client_lines
 from admin_console.screens.clients import cells, columns_without, row_key
-from admin_console.screens.links import channel_cell, topic_cell, url_of
+from admin_console.screens.links import act_cell, channel_cell, pause_cell, selection_of, topic_cell, url_of
 from admin_console.screens.nodes import NodeLine, ago, lines_of, missed_by
 from admin_console.screens.parts import Banner, Column, Empty, Stat, Table
 from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
 
 ROWS_MAX = 200  # topics, and channels
 CLIENTS_MAX = 50
@@ -38,6 +39,7 @@ _TOPIC_COLUMNS = (
     Column("on_disk", "On disk", help="Those of them that are on disk"),
     Column("messages", "Messages", help="Published since the node started"),
     Column("channels", "Channels"),
+    Column("act", "Act", "action"),
 )
 _CHANNEL_COLUMNS = (
     Column("name", "Channel", "name"),
@@ -50,10 +52,11 @@ _CHANNEL_COLUMNS = (
     Column("timeouts", "Timeouts", help=CHANNEL_HELP["timeout_count"]),
     Column("messages", "Messages", help=CHANNEL_HELP["message_count"]),
     Column("clients", "Consumers", help=CHANNEL_HELP["client_count"]),
+    Column("act", "Act", "action"),
 )
 
 
-def parts(view: ClusterView, name: str) -> dict[str, Any]:
+def parts(view: ClusterView, role: Role, name: str) -> dict[str, Any]:
     """The parts of the screen; `flags["gone"]` when no address and no nsqlookupd names such a node."""
     line = next((one for one in lines_of(view) if one.name == name), None)
     if line is None:
@@ -84,8 +87,12 @@ def parts(view: ClusterView, name: str) -> dict[str, Any]:
                 ],
                 Empty("", "No nsqlookupd is configured."),
             ),
-            "node_topics": _topic_table(topics, registrations, _nothing(node, "topics", "The node has no topic.")),
-            "node_channels": _channel_table(channels, _nothing(node, "channels", "Its topics have no channel.")),
+            "node_topics": _topic_table(
+                topics, registrations, role, name, _nothing(node, "topics", "The node has no topic.")
+            ),
+            "node_channels": _channel_table(
+                channels, role, name, _nothing(node, "channels", "Its topics have no channel.")
+            ),
             "connections": connected,
         },
         "flags": {"gone": False, "has_lookupds": bool(view.state.lookupds), "silent": line.is_silent},
@@ -223,8 +230,14 @@ def _nothing(node: Node | None, nouns: str, none: str) -> Empty:
 
 
 def _topic_table(
-    topics: Sequence[TopicStats], registrations: Mapping[HttpAddress, Registration], nothing: Empty
+    topics: Sequence[TopicStats],
+    registrations: Mapping[HttpAddress, Registration],
+    role: Role,
+    node: str,
+    nothing: Empty,
 ) -> Table:
+    """A row's act is Tombstone where an nsqlookupd names the node for the topic; all others are those of selected
+    rows."""
     tombstoned = {topic for one in registrations.values() for topic in one.tombstoned}
     deepest = sorted(topics, key=lambda topic: (-topic.depth, topic.topic_name))[:ROWS_MAX]
     rows: list[tuple[str, list[BaseCell]]] = []
@@ -242,13 +255,22 @@ def _topic_table(
                     _count(topic.backend_depth),
                     _count(topic.message_count),
                     _count(len(topic.channels)),
+                    _tombstone_cell(topic.topic_name, registrations, role)
+                    or pause_cell(topic.topic_name, "", role, is_paused=topic.paused, node=node),
                 ],
             )
         )
-    return Table.build("node_topics", "Topics", _TOPIC_COLUMNS, rows, nothing)
+    selection = selection_of("node_topics", role)
+    return Table.build("node_topics", "Topics", _TOPIC_COLUMNS, rows, nothing, selection=selection)
 
 
-def _channel_table(channels: Sequence[ChannelStats], nothing: Empty) -> Table:
+def _tombstone_cell(topic: str, registrations: Mapping[HttpAddress, Registration], role: Role) -> BaseCell | None:
+    """As on the page Lookup; None where no nsqlookupd names the node to consumers."""
+    visible = [one for one in registrations.values() if topic in one.topics and topic not in one.tombstoned]
+    return act_cell("Tombstone…", "tombstone_producer", role, topic, visible[0].address.bare) if visible else None
+
+
+def _channel_table(channels: Sequence[ChannelStats], role: Role, node: str, nothing: Empty) -> Table:
     deepest = sorted(channels, key=lambda one: (-one.depth, one.topic_name, one.channel_name))[:ROWS_MAX]
     rows: list[tuple[str, list[BaseCell]]] = [
         (
@@ -264,11 +286,13 @@ def _channel_table(channels: Sequence[ChannelStats], nothing: Empty) -> Table:
                 _count(one.timeout_count),
                 _count(one.message_count),
                 _count(one.client_count),
+                pause_cell(one.topic_name, one.channel_name, role, is_paused=one.paused, node=node),
             ],
         )
         for one in deepest
     ]
-    return Table.build("node_channels", "Channels", _CHANNEL_COLUMNS, rows, nothing)
+    selection = selection_of("node_channels", role)
+    return Table.build("node_channels", "Channels", _CHANNEL_COLUMNS, rows, nothing, selection=selection)
 
 
 def _clients(clients: ClientList, name: str) -> tuple[Table, str]:

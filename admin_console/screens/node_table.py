@@ -12,10 +12,11 @@ from admin_console.screens import graphs, partial
 from admin_console.screens.cells import BaseCell, Cell, Chip, LineCell, StateCell
 from admin_console.screens.channel_rows import age_s
 from admin_console.screens.latency import p99_cell
-from admin_console.screens.links import node_url
-from admin_console.screens.parts import Column, Empty, Table
+from admin_console.screens.links import node_url, selection_of
+from admin_console.screens.parts import ALL, Column, Empty, Table
 from admin_console.screens.rates import GROWTH_LABEL
 from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
     from admin_console.cluster.merging.merged import Place
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats
 
 _OWN_PRODUCT = f"Penstock {full_version().partition('+')[0]}"
-ALL = "*"  # the key of the total row: no node has that name
 
 _HEAD = (
     Column("name", "Node", "name"),
@@ -81,8 +81,9 @@ def node_count(live: LiveState, topic: str, channel: str = "") -> tuple[Cell, ..
     return (Cell(units.number(count) if topic else ""),)
 
 
-def node_table(live: LiveState, topic: str, channel: str = "") -> Table:
-    """The nodes of a topic or channel. A silent node has its last figures, muted, and no rates."""
+def node_table(live: LiveState, role: Role, topic: str, channel: str = "") -> Table:
+    """The nodes of a topic or channel, to be selected for acts. A silent node has its last figures, muted, and no
+    rates."""
     assert live.cluster is not None, "one server has no table by node"
     places = live.cluster.places(topic, channel)
     nodes = {node.name: node for node in live.cluster.state.nodes}
@@ -96,7 +97,15 @@ def node_table(live: LiveState, topic: str, channel: str = "") -> Table:
     if len(places) > 1:
         rows.append((ALL, _all_cells(live, places, topic, channel, columns)))
     title = f"{topic}/{channel}" if channel else topic
-    return Table.build("by_node", f"{title} by node", columns, rows, Empty("", "No node has it."))
+    return Table.build(
+        "by_node",
+        f"{title} by node",
+        columns,
+        rows,
+        Empty("", "No node has it."),
+        selection=selection_of("by_node", role),
+        selected_as="node",
+    )
 
 
 def _place_cells(

@@ -15,6 +15,7 @@ from admin_console.screens.cells import BaseCell, Cell, Chip
 from admin_console.vocabulary import units
 
 NOTHING = Cell("")
+ALL = "*"  # the key of the row of all others together: no topic, channel or node has that name
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,10 @@ class Row:
 
     key: str
     cells: tuple[tuple[Column, BaseCell], ...]
+
+    @property
+    def is_of_all(self) -> bool:
+        return self.key == ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,7 @@ class Table:
     """A live table. Pages of one second share it, so its HTML is made once.
 
     selection: the id of the form that its rows are selected for, by their keys; "" where they can't be selected.
+    selected_as: the form's field with these keys. The row of all others, `ALL`, is never selected.
     """
 
     name: str
@@ -115,6 +121,7 @@ class Table:
     rows: tuple[Row, ...]
     empty: Empty
     selection: str = ""
+    selected_as: str = "on"
 
     @classmethod
     def build(
@@ -126,11 +133,12 @@ class Table:
         empty: Empty,
         *,
         selection: str = "",
+        selected_as: str = "on",
     ) -> "Table":
         """Join every row's cells to the columns, in order."""
         columns = tuple(columns)
         made = tuple(Row(key, tuple(zip(columns, cells, strict=True))) for key, cells in rows)
-        return cls(name, caption, columns, made, empty, selection)
+        return cls(name, caption, columns, made, empty, selection, selected_as)
 
     @cached_property
     def html(self) -> str:

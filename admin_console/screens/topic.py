@@ -74,7 +74,7 @@ def parts(
     points = graphs.points_of(live, plans)
     silent = live.silent_of(name) if live else ()
     of_nodes = partial.nodes_of(live, name)
-    by_node = {"by_node": node_table(live, name)} if live and live.cluster else {}
+    by_node = {"by_node": node_table(live, role, name)} if live and live.cluster else {}
     if live is None or topic is None:
         return of_nodes | {
             "flags": {"gone": live is not None and not silent},

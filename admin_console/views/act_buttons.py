@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+import orjson
 from django.template import Library
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -15,7 +16,7 @@ from admin_console.gateway.gateway import get_gateway, is_valid_name, why_no_eng
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.cells import ActionCell
 from admin_console.views.bulk_kinds import KINDS
-from admin_console.views.on_nodes import Doers, doers_of
+from admin_console.views.on_nodes import ON_NODES, ON_ONE, Doers, all_in_words, doers_of, unable_nodes, why_not_at
 from admin_console.views.readers import why_unreadable
 
 register = Library()
@@ -120,23 +121,74 @@ def act(
 
 @register.simple_tag(takes_context=True)
 def selected_acts(context: Mapping[str, Any], scope: str) -> SafeString:
-    """The acts on all selected rows of a list; disabled with the reason for a role that may not. scope: topic or
-    channel."""
+    """The acts on all selected rows of a list; disabled with the reason for a role that may not, and where the page is
+    of a node that can't. scope: topic or channel."""
     request: CheckedRequest = context["request"]
     buttons = []
+    words: list[str] = []
     for name, kind in KINDS.items():
         if not name.endswith(f"_{scope}"):
             continue
         name = f"bulk_{name}"
         label = f"{_SIGNS.get(kind.verb, '')}{kind.verb}…"
         css = f" {_DANGER}" if kind.is_dangerous else ""
-        if reason := request.why_not[name]:
+        of_node = why_not_at(get_gateway(), node, name.removeprefix("bulk_")) if (node := context.get("node")) else ""
+        if of_node:
+            words.append(f"{of_node}.")
+        if reason := of_node or request.why_not[name]:
             off = '<span class="button button-small" aria-disabled="true" title="{}">{}</span>'
             buttons.append(format_html(off, reason, label))
         else:
             on = '<button class="button button-small{}" formaction="{}">{}</button>'
             buttons.append(format_html(on, css, reverse(name), label))
+    # A title is not shown by touch.
+    buttons += [format_html('<span class="muted small">{}</span>', sentence) for sentence in all_in_words(words)]
     return _joined(buttons)
+
+
+@register.simple_tag(takes_context=True)
+def node_acts(context: Mapping[str, Any]) -> SafeString:
+    """The acts of a topic's or channel's page on the selected nodes, and why some of these can't do all of them. An act
+    that no node can do is left out: the page's own buttons have the reason."""
+    request: CheckedRequest = context["request"]
+    screen = context["screen"]
+    names = [context[name] for name in ("topic", "channel") if context.get(name)]
+    buttons: dict[str, SafeString] = {}
+    reasons: dict[str, list[str]] = {}
+    nodes = {row.key for row in screen.tables["by_node"].rows if not row.is_of_all}
+    for button in BUTTONS[screen.page]:
+        act = button.act
+        if act not in ON_NODES - ON_ONE or button.at != "head" or act in buttons:
+            continue
+        unable = unable_nodes(get_gateway(), act, context["topic"], context.get("channel", ""))
+        if unable.keys() >= nodes:
+            continue
+        is_on = bool(screen.flags.get(button.when))
+        for node, reason in unable.items() if is_on or not button.when else ():
+            reasons.setdefault(node, []).append(f"{reason}.")
+        buttons[act] = _on_selected(button, reverse(act, args=names), request.why_not[act], unable, is_on=is_on)
+    sentences = {node: " ".join(all_in_words(of_node)) for node, of_node in reasons.items()}
+    words = format_html('<span class="muted small" data-reasons="{}"></span>', orjson.dumps(sentences).decode())
+    return _joined([*buttons.values(), words])
+
+
+def _on_selected(button: Button, href: str, why_not: str, unable: Iterable[str], *, is_on: bool) -> SafeString:
+    """A button of the form with the selected nodes; selection.js names them. why_not: the reason of a role. is_on: the
+    flag of the screen that shows it."""
+    label = button.label.removesuffix("…")
+    # Of the nodes that are selected some may be paused: their states are not the page's.
+    is_of_state = button.act.startswith(("pause_", "unpause_"))
+    when = ""
+    if button.when and not is_of_state:
+        when = format_html(' data-when="{}"{}', button.when, "" if is_on else SafeString(" hidden"))
+    if why_not:
+        off = '<span class="button button-small" aria-disabled="true" title="{}"{}>{}…</span>'
+        return format_html(off, why_not, when, label)
+    css = f" {_DANGER}" if button.css == _DANGER else ""
+    on = (
+        '<button class="button button-small{}" formaction="{}" data-label="{}" data-unable="{}"{}>{} on these…</button>'
+    )
+    return format_html(on, css, href, label, " ".join(unable), when, label)
 
 
 def _button(

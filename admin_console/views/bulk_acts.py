@@ -7,6 +7,7 @@ about exactly those.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.views import View
 
 from admin_console.answers import drafts
@@ -39,7 +40,8 @@ from admin_console.views import risky_acts
 from admin_console.views.act_page import ActPage
 from admin_console.views.audited_act import ComplaintError, NotThereError, perform_together
 from admin_console.views.bulk_kinds import KINDS
-from admin_console.views.question import SHOWN, Question, reason_field, show_question, typed_name_field
+from admin_console.views.on_nodes import NODE
+from admin_console.views.question import SHOWN, Field, Question, reason_field, show_question, typed_name_field
 
 # At 160 bytes a name, with its count, they are a tenth of the largest form; the engine remembers twice as many acts
 # (queue_engine/engine/acts/recent_acts.py), so that none of them outlives the mark of their question.
@@ -99,7 +101,7 @@ class RowResult:
 
 class BulkAct(View):
     """GET shows the question, POST does the act. `on` names the selection: TOPIC, TOPIC/CHANNEL, or a channel of the
-    topic `of`."""
+    topic `of`; `node` the nodes that do it."""
 
     http_method_names = ["get", "head", "post"]
     action = ""
@@ -205,7 +207,16 @@ class BulkAct(View):
     def _noun(self) -> str:
         return self.action.rpartition("_")[2]
 
+    @cached_property
+    def _node_names(self) -> list[str]:
+        """The nodes that the request names, as for one act (`on_nodes.py`); none for all."""
+        fields = self.request.POST if NODE in self.request.POST else self.request.GET
+        return [name for name in fields.getlist(NODE) if name]
+
     def _cancel_url(self, targets: Sequence[Target]) -> str:
+        if len(self._node_names) == 1:
+            with suppress(NoReverseMatch):
+                return reverse("node", args=self._node_names)
         topics = {target.topic for target in targets}
         if self._noun == "channel" and len(topics) == 1:
             return reverse("topic", args=(targets[0].topic,))
@@ -219,16 +230,18 @@ class BulkAct(View):
         rows = [f"{target.name}: {one.words}" for target, one in zip(targets[:SHOWN_MAX], held, strict=False)]
         if len(targets) > SHOWN_MAX:
             rows.append(f"and {len(targets) - SHOWN_MAX:,} more")
+        on = f" on {and_list(self._node_names)}" if self._node_names else ""
         expected = [f" {one.count}" if self.kind.is_dangerous and one.is_there else "" for one in held]
         return Question(
-            title=f"{self.kind.verb} {count}",
-            button=f"{self.kind.verb} {count}",
+            title=f"{self.kind.verb} {count}{on}",
+            button=f"{self.kind.verb} {count}{on}",
             post_url=reverse(f"bulk_{self.action}"),
             cancel_url=self._cancel_url(targets),
             consequences=[self.kind.consequence, *self._in_all(held), *self._afterwards(targets)],
             rows=rows,
             selected="\n".join(target.name + text for target, text in zip(targets, expected, strict=True)),
             fields=[
+                *(Field(NODE, "", kind="hidden", value=name) for name in self._node_names),
                 *(self._shared_fields(targets) if self.kind.has_own_fields else ()),
                 *([typed_name_field(count)] if self.kind.is_dangerous else ()),
                 reason_field(self.request.POST.get("reason", "")),
@@ -395,6 +408,7 @@ class BulkAct(View):
             "close_url": self._cancel_url([row.target for row in rows]),
             # Failed ones stay selected, so that the user can try again.
             "again": _lines(left),
+            "nodes": self._node_names,
             "again_count": len(left),
             "again_url": reverse(f"bulk_{self.action}"),
             "verb": self.kind.verb,

@@ -216,11 +216,11 @@ def on_nodes(gateway: Gateway, action: str, topic: str, channel: str, wanted: Co
         places = [place for place in merged.by_topic.get(topic, ()) if place.of(channel) is not None]
         others = [place for place in places if not place.is_embedded and place.node in nodes]
         holders = [_remote(place, nodes[place.node], cluster) for place in others]
-    if not holders and (not wanted or {*wanted} - {""} == {gateway.node().http_address}):
+    if not holders and (not wanted or {*wanted} - {""} == {gateway.node().name}):
         return None
     own = [one for one in gateway.exact(topic).topics if one.topic_name == topic] if has_engine(gateway) else []
     if own:
-        taken = TopicPlace.of_engine(gateway.node().http_address, own[0], units.now_ms())
+        taken = TopicPlace.of_engine(gateway.node().name, own[0], units.now_ms())
         if taken.of(channel) is not None:
             holders.insert(0, Holder(taken, EmbeddedNode(gateway)))
     return OnNodes(cluster, action, sorted(holders, key=lambda one: one.name), channel, wanted)
@@ -258,6 +258,24 @@ def doers_of(gateway: Gateway, action: str, topic: str, channel: str) -> Doers |
     count = len(others) - len(reasons) + has_own
     is_counted = len(places) > 1 and action not in ON_ONE
     return Doers(count if is_counted else 0, "" if count else in_short(reasons))
+
+
+def unable_nodes(gateway: Gateway, action: str, topic: str, channel: str) -> dict[str, str]:
+    """Node → why it can't do the act, without a full stop; of the nodes that have the topic or channel by the newest
+    figures."""
+    live = get_hub().live
+    places = live.cluster.places(topic, channel) if live is not None and live.cluster is not None else ()
+    found = {place.node: why_not_at(gateway, place.node, action) for place in places}
+    return {name: reason for name, reason in found.items() if reason}
+
+
+def why_not_at(gateway: Gateway, name: str, action: str) -> str:
+    """Why a node can't do an act, without a full stop; "" where it can, and for one that the console does not read."""
+    if name == gateway.node().name:
+        return EmbeddedNode(gateway).why_not(action)
+    cluster = get_cluster()
+    node = next((one for one in cluster.state.nodes if one.name == name), None) if cluster is not None else None
+    return why_node_can_not(node, action) if node is not None else ""
 
 
 def in_short(reasons: Sequence[str]) -> str:

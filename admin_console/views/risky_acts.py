@@ -404,7 +404,7 @@ class RequeueChannel(ActPage):
         scope = self._scope
         if self.nodes is not None:
             return {}
-        others = [one for one in self._named() if one not in ("", self.gateway.node().http_address)]
+        others = [one for one in self._named() if one not in ("", self.gateway.node().name)]
         if others:
             raise ComplaintError(
                 f"One consumer or message is requeued at this server alone, not at {others[0][:80]}: use the console "

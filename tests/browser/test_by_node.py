@@ -101,3 +101,56 @@ def test_a_node_that_dies_marks_an_open_page_and_one_that_returns_clears_it(page
     assert page.evaluate(IS_HATCHED), "what was missing then is missing still"
     assert is_marked(page), "all of it came to the page that was open"
     assert figure(page, "oldest") == "–", "an nsqd reports no ages"
+
+
+def test_acts_go_to_the_nodes_that_are_ticked(page: Page, node: FakeNsqd) -> None:
+    wait_for_freshness(page, "live · 2 nodes")
+    own = page.locator('[data-table="by_node"] tbody tr').first
+    if own.get_attribute("data-key") == node.address:
+        own = page.locator('[data-table="by_node"] tbody tr').nth(1)
+    own_name = own.get_attribute("data-key") or ""
+    acts = page.get_by_role("form", name="Acts on the selected nodes")
+    expect(acts).to_be_hidden()
+    expect(page.get_by_role("link", name="Empty on 2 nodes…")).to_be_visible()
+
+    # By keyboard; the names stand on the buttons, and the reason for the act that an nsqd lacks.
+    box = page.get_by_role("checkbox", name=f"Select {node.address}", exact=True)
+    box.focus()
+    box.press("Space")
+    expect(acts).to_contain_text("1 selected")
+    expect(acts.get_by_role("button", name=f"Empty on {node.address}…")).to_be_enabled()
+    attempts = acts.get_by_role("button", name="Max attempts…")
+    expect(attempts).to_be_disabled()
+    attempts.click(force=True)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(acts).to_contain_text(f"{node.address} is an nsqd and")
+    page.get_by_role("checkbox", name=f"Select {own_name}", exact=True).check()
+    expect(acts.get_by_role("button", name="Max attempts on ")).to_have_text(f"Max attempts on {own_name}…")
+    both = ", ".join(sorted([node.address, own_name]))
+    expect(acts.get_by_role("button", name="Pause on ")).to_have_text(f"❚❚ Pause on {both}…")
+
+    assert violations(page) == []
+
+    # Live updates leave the ticks. On a phone the bar leaves room for the rows.
+    page.set_viewport_size({"width": 360, "height": 740})
+    node.channel("orders", "billing")["depth"] = 75
+    wait_for_figure(page, "depth", "75")
+    expect(acts).to_contain_text("2 selected")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    page.get_by_role("checkbox", name=f"Select {own_name}", exact=True).uncheck()
+    acts.get_by_role("button", name="Pause on ").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading")).to_have_text(f"Pause orders/billing on {node.address}")
+    dialog.get_by_role("button", name="Pause orders/billing").click()
+    wait_for("the pause", lambda: node.channel("orders", "billing")["paused"], timeout_s=WAIT_S)
+
+    # The node's own page acts there alone.
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(f"/nodes/{node.address}/")
+    page.get_by_role("checkbox", name="Select orders/billing").check()
+    page.get_by_role("form", name="Acts on the selected channels").get_by_role("button", name="Empty…").click()
+    dialog.get_by_label("Type 1 channel to confirm").fill("1 channel")
+    dialog.get_by_role("button", name=f"Empty 1 channel on {node.address}").click()
+    expect(dialog).to_contain_text("Emptied 1 channel")
+    assert node.channel("orders", "billing")["depth"] == 0
+    assert [one.path for one in node.acts] == ["/channel/pause", "/channel/empty"]

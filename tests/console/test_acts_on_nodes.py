@@ -13,6 +13,7 @@ from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.gateway.gateway import ActOrder, ActResult
 from admin_console.views import bulk_acts
 from admin_console.views.on_nodes import OnNodes
+from admin_console.vocabulary.roles import Role
 from tests.support.fake_node import FakeNode
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.pages.cluster_console import ClusterConsole, cluster_console
@@ -40,7 +41,7 @@ def own_orders(console: ClusterConsole, count: int) -> None:
 def fields_of(html: str) -> dict[str, list[str]]:
     """The hidden fields of a form, and those that are ticked."""
     found: dict[str, list[str]] = {}
-    hidden = re.findall(r'<input\s+type="hidden" name="([^"]+)" value="([^"]*)"', html)
+    hidden = re.findall(r'<input\s+type="hidden" name="([^"]+)"\s+value="([^"]*)"', html)
     for name, value in [*hidden, *re.findall(r'<input\s+type="checkbox" name="([^"]+)" value="([^"]*)" checked', html)]:
         found.setdefault(name, []).append(unescape(value))
     return found
@@ -440,3 +441,93 @@ def test_on_one_server_nothing_is_said_of_nodes(tmp_path: Path) -> None:
         assert answer["ok"]
         assert "nodes" not in answer
         assert last_row().detail == ""
+
+
+def acts_of(html: str, form: str) -> dict[str, tuple[str, str]]:
+    """The enabled acts of a form with selected rows: label → path, and the nodes that can't."""
+    (found,) = re.findall(rf'<form class="selected-acts" id="{form}".*?</form>', html, re.DOTALL)
+    buttons = re.findall(r'<button class="[^"]*" formaction="([^"]+)"([^>]*)>([^<]+)</button>', found)
+    return {label: (path, "".join(re.findall(r'data-unable="([^"]*)"', rest))) for path, rest, label in buttons}
+
+
+def test_rows_of_nodes_are_selected_for_the_acts_that_they_can_do(tmp_path: Path) -> None:
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        own_orders(console, 5)
+        console.see_topic("orders", 2)
+        browser = client_of(make_user())
+        html = browser.get("/topics/orders/billing/").content.decode()
+        boxes = re.findall(r'<input\s+type="checkbox" name="node"\s+value="([^"]*)"\s+form="select-by_node"', html)
+        # The last one is of the rows that come later; all together have none.
+        assert boxes == [*sorted([a.address, b.address, console.own]), ""]
+        assert 'data-key="*"' in html
+        acts = acts_of(html, "select-by_node")
+        path, unable = acts["Empty on these…"]
+        assert (path, unable) == ("/topics/orders/billing/~empty/", "")
+        assert acts["Max attempts on these…"][1].split() == sorted([a.address, b.address])
+        assert {"❚❚ Pause on these…", "▶ Resume on these…"} <= acts.keys()
+        assert f"{a.address} is an nsqd and lets no operator move messages of a channel and has no quarantine." in html
+        # The form is a GET with the nodes: the question has these alone, without a script, too.
+        question = browser.get(path, {"node": [a.address, console.own]}).content.decode()
+        assert nodes_in(question) == sorted([a.address, console.own])
+        assert "Empty orders/billing on 2 nodes" in words(question)
+        # An operator's buttons are off where the act takes an admin; a viewer has no boxes.
+        html = client_of(make_user("grace", role=Role.OPERATOR)).get("/topics/orders/billing/").content.decode()
+        assert "Empty on these…" not in acts_of(html, "select-by_node")
+        assert "❚❚ Pause on these…" in acts_of(html, "select-by_node")
+        assert (
+            "select-by_node"
+            not in client_of(make_user("bob", role=Role.VIEWER)).get("/topics/orders/").content.decode()
+        )
+
+
+def test_an_act_that_no_node_can_do_is_none_of_the_selected(tmp_path: Path) -> None:
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        console.see_topic("orders", 2)
+        acts = acts_of(client_of(make_user()).get("/topics/orders/billing/").content.decode(), "select-by_node")
+        assert {label.split(" on ")[0] for label in acts} == {"❚❚ Pause", "▶ Resume", "Empty", "Delete"}
+
+
+def test_the_acts_of_a_nodes_page_are_that_nodes_alone(tmp_path: Path) -> None:
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        own_orders(console, 5)
+        console.see_topic("orders", 2)
+        browser = client_of(make_user())
+        html = browser.get(f"/nodes/{b.address}/").content.decode()
+        row = re.findall(r'data-key="orders/billing".*?</tr>', html, re.DOTALL)[0]
+        (pause,) = re.findall(r'href="([^"]*~pause/[^"]*)"', row)
+        assert nodes_in(browser.get(unescape(pause), headers=DIALOG).content.decode()) == [b.address]
+        # An nsqd requeues nothing: the button is off, with the reason in words.
+        reason = f"{b.address} is an nsqd and lets no operator move messages of a channel."
+        assert "Requeue…" not in acts_of(html, "select-node_channels")
+        assert reason in words(html)
+        path, _ = acts_of(html, "select-node_channels")["Empty…"]
+        selected = {"on": "orders/billing", "node": b.address}
+        question = browser.get(path, selected, headers=DIALOG).content.decode()
+        assert f"Empty 1 channel on {b.address}" in words(question)
+        assert f"orders/billing: 4 messages, 0 consumers, on {b.address}" in words(question)
+        fields = fields_of(question)
+        assert fields["node"] == [b.address]
+        assert f'href="/nodes/{b.address}/"' in question
+        answer = browser.post(path, {**fields, "typed_name": "1 channel"}, headers=DIALOG).content.decode()
+        assert "Emptied 1 channel" in words(answer)
+        assert fields_of(answer)["node"] == [b.address], "what is tried again goes to that node, too"
+        assert (a.channel("orders", "billing")["depth"], b.channel("orders", "billing")["depth"]) == (3, 0)
+        (own,) = console.engine.calls.stats(topic="orders").result(10).topics
+        assert own.channels[0].depth == 5
+        assert last_row().detail == f"{b.address} done"
+        # This server's page has all of them.
+        html = browser.get(f"/nodes/{console.own}/").content.decode()
+        assert "Requeue…" in acts_of(html, "select-node_channels")
+
+
+def test_a_nodes_page_hides_it_from_consumers_as_lookup_does(tmp_path: Path) -> None:
+    with nsqd(3) as a, FakeNode() as lookup:
+        lookup.answer_as_lookupd(a, topics=("orders",))
+        with cluster_console(tmp_path, lookupds=[lookup]) as console:
+            console.see_topic("orders", 1)
+            html = client_of(make_user()).get(f"/nodes/{a.address}/").content.decode()
+            tombstone = f"/lookup/orders/{a.address}/~tombstone/"
+            assert f'href="{tombstone}" data-dialog>Tombstone…' in html
+            html = client_of(make_user("bob", role=Role.VIEWER)).get(f"/nodes/{a.address}/").content.decode()
+            assert tombstone not in html
+            assert re.search(r'aria-disabled="true" title="Needs the role [^"]*">Tombstone…', html)

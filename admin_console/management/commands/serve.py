@@ -45,7 +45,7 @@ from admin_console.database.opening import ConsoleDatabase
 from admin_console.database.version import complaint_about_version
 from admin_console.gateway.cluster_only import ClusterOnlyGateway
 from admin_console.gateway.embedded import EmbeddedGateway, identity_of
-from admin_console.gateway.gateway import Gateway, set_gateway
+from admin_console.gateway.gateway import Gateway, node_name, set_gateway
 from admin_console.gateway.pause_ends import PauseEnds, set_pause_ends
 from admin_console.gateway.pipeline import ArchiveSettings, Pipeline, WorkerLimits, make_pipeline, set_pipeline
 from admin_console.gateway.sentences import counted
@@ -121,7 +121,7 @@ class Serving:
         if given.with_engine:
             runner = self._runner = EngineRunner(options)
             own = partial(identity_of, runner, options)
-            own_name = lambda: joined(*runner.http_address)  # noqa: E731
+            own_name = lambda: node_name(joined(*runner.http_address))  # noqa: E731
             append_sample: Callable[[bytes], None] = partial(_append_sample, runner)
             self._make_gateway: Callable[[], Gateway] = partial(EmbeddedGateway, runner, options)
         else:

@@ -12,6 +12,7 @@ from admin_console.gateway.gateway import ClientStats
 from admin_console.screens import client, clients, node
 from admin_console.screens.list_links import ListQuery
 from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
 from tests.support import cluster_states
 
 PLAIN = ClientStats(0, "", "", "go-nsq/1.1.0", "", "V2", 3, 200, 0, 0, 0, 0, 0, units.now_ms() // 1_000 - 7_200, 60_000)
@@ -126,7 +127,7 @@ def test_nodes_that_are_being_read_do_not_count_as_silent_ones() -> None:
     assert empty.text == "1 of 2 nodes not answering, b:4151 for 2h 00m."
     assert parts_of(listed(lacking={"b:4151": 0}))["tables"]["connections"].empty.text == "The nodes are being read."
     state = cluster_states.state([cluster_states.node("a:4151", read_at_ms=units.now_ms())])
-    own = node.parts(ClusterView(state, clients=ClientList((), 0, 2, {"a:4151": 0, "b:4151": 1})), "a:4151")
+    own = node.parts(ClusterView(state, clients=ClientList((), 0, 2, {"a:4151": 0, "b:4151": 1})), Role.ADMIN, "a:4151")
     assert own["texts"]["clients"] == "being read", "a node's page says nothing of others"
 
 
