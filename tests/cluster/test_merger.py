@@ -1,5 +1,6 @@
 """The merged snapshot of the cluster: sums over the nodes that answer, and what each counter has grown."""
 
+from collections.abc import Collection
 from dataclasses import fields, replace
 from random import Random
 from typing import Any
@@ -38,8 +39,10 @@ class Seconds:
     def now_ms(self) -> int:
         return self.second * 1000
 
-    def tick(self, *nodes: Node, own: EngineSnapshot | None = None) -> ClusterSnapshot:
-        found = self.merger.tick(own, state(nodes), self.second * NS_PER_S)
+    def tick(
+        self, *nodes: Node, own: EngineSnapshot | None = None, watched: Collection[str] = ("orders",)
+    ) -> ClusterSnapshot:
+        found = self.merger.tick(own, state(nodes), self.second * NS_PER_S, watched)
         self.second += 1
         return found
 
@@ -421,6 +424,16 @@ def test_clients_of_nodes_are_listed_together_and_their_rdy_is_the_channels() ->
     assert [one.client_key for one in again.clients or ()] == keys
     # Of a node whose clients were not read RDY is unknown.
     assert channel_of(seconds.tick(a, b, own=own), *BILLING).ready_count is None
+
+
+def test_a_page_of_all_clients_costs_no_list_of_each_channel_and_an_opened_channel_has_its_own_at_once() -> None:
+    """20,000 clients were listed again at each reading, for pages that no browser had open."""
+    seconds = Seconds()
+    document = topic("orders", channel("billing", clients=(client("worker-1", ready_count=5),)))
+    a, b = (node(one, document, read_at_ms=1, with_clients=True) for one in (A, B))
+    for watched, listed in ((), None), (("orders",), 2), ((), None):
+        found = channel_of(seconds.tick(a, b, watched=watched), *BILLING)
+        assert (None if found.clients is None else len(found.clients), found.ready_count) == (listed, 10)
 
 
 def test_sums_that_readings_changed_are_those_of_all_readings_anew() -> None:

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from admin_console.cluster.merging.differences import Difference
+from admin_console.cluster.merging.node_clients import client_stats
 from admin_console.cluster.merging.node_figures import (
     Row,
     derives_finished,
@@ -18,10 +19,10 @@ from admin_console.cluster.merging.node_figures import (
     topic_stats_of,
 )
 from admin_console.cluster.merging.node_windows import Latency
-from admin_console.cluster.reading.node_stats import NodeTopic
+from admin_console.cluster.reading.node_stats import Figures, NodeTopic
 from admin_console.cluster.reading.nodes import ClusterState
 from queue_engine.delivery.latency_window import LatencyWindow
-from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
+from queue_engine.delivery.stats import ChannelStats, ClientStats, EngineSnapshot, TopicStats
 
 Key = tuple[str, str]
 """Topic and channel; the channel is "" for a topic, both are for the totals."""
@@ -47,6 +48,8 @@ class Growth(NamedTuple):
 
 
 NO_GROWTH = Growth()
+MadeClients = dict[str, tuple[tuple[Figures, ...], tuple[ClientStats, ...]]]
+"""By channel: the clients as they were read, and as pages read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class TopicPlace:
     began_ms: int = 0
     _stats: TopicStats | None = None
     _channels: Mapping[str, ChannelStats] | None = None
+    # By channel; shared with the readings before, most of which lack clients and have those of an earlier one.
+    _clients: MadeClients = field(default_factory=dict)
 
     @property
     def stats(self) -> TopicStats:
@@ -99,7 +104,7 @@ class TopicPlace:
             elif source is None:
                 found = _never_read(self.name)
             else:
-                found = topic_stats_of(source, self.read_at_ms, self.rows, self.node)
+                found = topic_stats_of(source, self.read_at_ms, self.rows, self.clients)
             self._stats = found
         return found
 
@@ -110,6 +115,17 @@ class TopicPlace:
         if found is None:
             found = self._channels = {channel.channel_name: channel for channel in self.stats.channels}
         return found
+
+    def clients(self, channel: str) -> tuple[ClientStats, ...] | None:
+        """Of a channel; None where they were not read."""
+        if not isinstance(self.source, NodeTopic):
+            return self.channels[channel].clients
+        figures, made = self.source.channels[channel].clients, self._clients.get(channel)
+        if figures is None:
+            return None
+        if made is None or made[0] is not figures:
+            made = self._clients[channel] = figures, tuple([client_stats(self.node, one) for one in figures])
+        return made[1]
 
     def latency(self, channel: str) -> LatencyWindow | Latency:
         """Of a channel, "" for the topic, as its node reports it."""

@@ -43,6 +43,7 @@ TICK_S_MAX = 10.0
 # Of a node that registered topics and never answered.
 TOPICS_MAX = 20_000
 _OWN = None  # this server's key among the nodes
+_OTHER = object()
 
 
 T = TypeVar("T")
@@ -111,6 +112,7 @@ class Merger:
         self._is_silent_old = False
         self._growth = GrowthLedger()
         self._producers = Producers()
+        self._watched: frozenset[str] = frozenset()
 
     @property
     def own_name(self) -> Callable[[], str]:
@@ -130,6 +132,10 @@ class Merger:
         self._taken_at_ns = taken_at_ns
         self._note_own(own)
         self._note_nodes(state)
+        for name in self._watched.symmetric_difference(watched):
+            if name in self._merged:
+                self._due.setdefault(name, set())  # with its clients from now on, or without
+        self._watched = frozenset(watched)
         self._merge_due(watched)
         if self._names is None:
             self._names = sorted(self._merged)
@@ -216,9 +222,9 @@ class Merger:
         has_flipped: bool = False,
     ) -> None:
         """has_flipped: the node began or ceased to answer."""
-        for name, topic in now.items():
-            if has_flipped or name not in before or before[name] is not topic:
-                self._due.setdefault(name, set()).add(target)
+        changed = now if has_flipped else [name for name, topic in now.items() if before.get(name, _OTHER) is not topic]
+        for name in changed:
+            self._due.setdefault(name, set()).add(target)
         for name in before.keys() - now.keys():
             self._due.setdefault(name, set()).add(target)
 
@@ -256,7 +262,7 @@ class Merger:
         if name not in self._sums:
             self._sums[name] = sums
             self._names = None
-        self._merged[name] = sums.stats()
+        self._merged[name] = sums.stats(lists_clients=name in self._watched)
         self._parts[name] = tuple(sums.parts.values())
 
     def _part_of_own(self, name: str, before: TopicPlace | None) -> TopicPlace | None:
@@ -293,6 +299,7 @@ class Merger:
             topic.figures["storage"] or "",
             lacking(topic),
             seen.node.began_ms,
+            _clients=before._clients if before is not None and name in self._watched else {},
         )
         # It was read again since, and had not changed.
         was_same = before is not None and seen.before is not None and seen.before.topics.get(name) is before.source

@@ -9,15 +9,14 @@ A figure that the node's answer lacks has the stats' default. Where that would b
     disk_bytes      None, unknown
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from admin_console.cluster.merging.node_clients import client_stats
 from admin_console.cluster.merging.node_windows import window_of
 from admin_console.cluster.reading.node_stats import Figures, NodeChannel, NodeTopic
 from queue_engine.delivery.latency_window import NO_CHANNELS, NO_LATENCIES
-from queue_engine.delivery.stats import ChannelStats, TopicStats
+from queue_engine.delivery.stats import ChannelStats, ClientStats, TopicStats
 from queue_engine.storage.quarantine_stats import NO_QUARANTINE, QuarantineStats
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.figures import CHANNEL, TOPIC, Figure
@@ -40,6 +39,8 @@ TOPIC_COUNTS, CHANNEL_COUNTS = _counts(TOPIC), _counts(CHANNEL)
 
 Row = tuple[int, ...]
 """The counts of a topic or channel at one node, then MARKS. The sum of a mark is at how many nodes it is so."""
+
+ClientsOf = Callable[[str], tuple[ClientStats, ...] | None]
 
 MARKS = (
     "disk_bytes",  # 0 where unknown
@@ -188,8 +189,10 @@ def topic_stats(topic: NodeTopic, read_at_ms: int, before: Mapping[str, ChannelS
     return topic_stats_of(topic, read_at_ms, rows)
 
 
-def topic_stats_of(topic: NodeTopic, read_at_ms: int, rows: Mapping[str, Row], node: str = "") -> TopicStats:
-    """rows: of its channels. node: its name, of which the keys of its clients are made."""
+def topic_stats_of(
+    topic: NodeTopic, read_at_ms: int, rows: Mapping[str, Row], clients: ClientsOf | None = None
+) -> TopicStats:
+    """rows: of its channels. clients: of a channel by name; None where no page shows them."""
     figures = topic.figures
     counts: dict[str, Any] = {name: figures[name] or 0 for name in TOPIC_COUNTS}
     texts: dict[str, Any] = {name: figures[name] or "" for name in _TOPIC_TEXTS}
@@ -200,7 +203,9 @@ def topic_stats_of(topic: NodeTopic, read_at_ms: int, rows: Mapping[str, Row], n
         disk_bytes=figures["disk_bytes"],
         channels=tuple(
             [
-                _channel_stats(topic.name, topic.channels[name], read_at_ms, rows[name], node)
+                _channel_stats(
+                    topic.name, topic.channels[name], read_at_ms, rows[name], clients(name) if clients else None
+                )
                 for name in sorted(topic.channels)
             ]
         ),
@@ -210,7 +215,9 @@ def topic_stats_of(topic: NodeTopic, read_at_ms: int, rows: Mapping[str, Row], n
     )
 
 
-def _channel_stats(topic: str, channel: NodeChannel, read_at_ms: int, row: Row, node: str) -> ChannelStats:
+def _channel_stats(
+    topic: str, channel: NodeChannel, read_at_ms: int, row: Row, clients: tuple[ClientStats, ...] | None
+) -> ChannelStats:
     figures = channel.figures
     counts: dict[str, Any] = dict(zip(CHANNEL_COUNTS, row, strict=False))
     texts: dict[str, Any] = {name: figures[name] or "" for name in _CHANNEL_TEXTS}
@@ -223,7 +230,7 @@ def _channel_stats(topic: str, channel: NodeChannel, read_at_ms: int, row: Row, 
         disk_bytes=figures["disk_bytes"],
         ready_count=_ready(channel),
         quarantine=_quarantine(figures),
-        clients=None if channel.clients is None else tuple([client_stats(node, one) for one in channel.clients]),
+        clients=clients,
         window=window_of(channel.latency),
         latency=_histogram(channel.latency.get("histogram")),
         **counts,

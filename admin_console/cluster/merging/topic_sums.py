@@ -45,6 +45,7 @@ class _ChannelSums:
     holders: int = 0
     answering: int = 0
     made: ChannelStats | None = None
+    lists_clients: bool = False  # as it was made
 
 
 class TopicSums:
@@ -103,8 +104,9 @@ class TopicSums:
             channel.answering -= 1
             channel.row[:] = map(sub, channel.row, before[name])
 
-    def stats(self) -> TopicStats:
-        """The topic over the nodes that answer. A channel that only silent nodes have stays, with zeros."""
+    def stats(self, *, lists_clients: bool = True) -> TopicStats:
+        """The topic over the nodes that answer. A channel that only silent nodes have stays, with zeros. lists_clients:
+        whether its channels have their clients, as far as nodes were read with them."""
         # This server first: the order in which nodes were read says nothing.
         parts = sorted(self.parts.values(), key=lambda part: (not part.is_embedded, part.node))
         answering = [part for part in parts if part.is_answering]
@@ -123,7 +125,7 @@ class TopicSums:
             paused=paused > 0,
             oldest_ns=_oldest_ns(answering, "") if is_age_known else None,
             disk_bytes=None if disk_unknown else disk_bytes,
-            channels=tuple([self._channel_stats(name, answering) for name in sorted(self._channels)]),
+            channels=tuple([self._channel_stats(name, answering, lists_clients) for name in sorted(self._channels)]),
             window=merged_window([part.latency("") for part in answering]) if latencies else NO_CHANNELS,
             cursors=base.cursors if base is not None else (),
             number=base.number if base is not None else 0,
@@ -134,18 +136,22 @@ class TopicSums:
             **counts,
         )
 
-    def _channel_stats(self, name: str, answering: Sequence[TopicPlace]) -> ChannelStats:
+    def _channel_stats(self, name: str, answering: Sequence[TopicPlace], lists_clients: bool) -> ChannelStats:
         """answering: the parts of all nodes that answer."""
         sums = self._channels[name]
-        if sums.made is None:
-            sums.made = self._made(name, sums, answering)
+        if sums.made is None or sums.lists_clients != lists_clients:
+            sums.made = self._made(name, sums, answering, lists_clients)
+            sums.lists_clients = lists_clients
         return sums.made
 
-    def _made(self, name: str, sums: _ChannelSums, answering: Sequence[TopicPlace]) -> ChannelStats:
+    def _made(
+        self, name: str, sums: _ChannelSums, answering: Sequence[TopicPlace], lists_clients: bool
+    ) -> ChannelStats:
         row = sums.row
         marks = row[CHANNEL_MARKS_AT:]
         disk_bytes, disk_unknown, paused, words, age_unknown, latencies = marks[:-4]
         ready, ready_unknown, quarantines, clients = marks[-4:]
+        clients = clients if lists_clients else 0
         is_whole = sums.answering == sums.holders
         needs_parts = words or quarantines or clients or latencies or (is_whole and not age_unknown)
         parts = [part for part in answering if name in part.rows] if needs_parts or sums.answering == 1 else []
@@ -168,7 +174,7 @@ class TopicSums:
         if quarantines:
             values["quarantine"] = _quarantine([part.channels[name].quarantine for part in parts])
         if clients:
-            listed = [part.channels[name].clients for part in parts]
+            listed = [part.clients(name) for part in parts]
             values["clients"] = tuple([client for one in listed if one is not None for client in one])
         return ChannelStats(
             topic_name=self.name,

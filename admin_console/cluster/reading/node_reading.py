@@ -95,18 +95,22 @@ class NodeReading:
         self._sums: NodeSums | None = None
         self._counted = NodeRates()
         self._rates = NO_RATES
+        self._made: Node | None = None
 
-    @property
-    def node(self) -> Node:
-        return Node(
-            self.member,
-            self.answers,
-            self.info,
-            self.stats,
-            sums=self._sums,
-            rates=self._rates,
-            clock=self.clock,
-        )
+    def node_of(self, member: Member) -> Node:
+        """As it is now: the same object until an answer comes."""
+        made = self._made
+        if made is None or (made.member is not member and made.member != member):
+            made = self._made = Node(
+                member,
+                self.answers,
+                self.info,
+                self.stats,
+                sums=self._sums,
+                rates=self._rates,
+                clock=self.clock,
+            )
+        return made
 
     def wake(self) -> None:
         """A page shows what no page showed before."""
@@ -193,6 +197,7 @@ class NodeReading:
             answer = None
         if answer is not None and answer.clock is not None:
             self.clock = answer.clock if self.clock is None else self.clock.narrowed(answer.clock)
+        self._made = None
         self._on_change()
         return answer is not None
 

@@ -238,7 +238,7 @@ class ClusterPoller:
     def _node(self, member: Member) -> Node:
         one = self._nodes.get(member.target)
         # A member that several addresses reach has the registrations of all of them.
-        return Node(member) if one is None else replace(one.node, member=member)
+        return Node(member) if one is None else one.node_of(member)
 
     def _note_gone(self, nodes: Iterable[Node], embedded: set[HttpAddress]) -> None:
         now_ms = self._now_ms()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from admin_console.cluster.reading.node_stats import Figures, NodeChannel, NodeStats
 
@@ -48,8 +49,8 @@ class NodeSums:
         is_whole = not stats.unreadable
 
         def sum_of(name: str, rows: Iterable[Figures]) -> int | None:
-            total = Total.of(row[name] for row in rows)
-            return total.exact if is_whole else None
+            counts: list[Any] = [row[name] for row in rows] if is_whole else [None]
+            return None if None in counts else sum(counts)
 
         return cls(
             len(own),
@@ -58,7 +59,7 @@ class NodeSums:
             sum_of("message_count", own),
             sum_of("in_flight_count", channels),
             Total.of(map(_finished, read)).exact if is_whole else None,
-            sum(row["paused"] is True for row in [*own, *channels]),
+            [row["paused"] for row in [*own, *channels]].count(True),
         )
 
 
