@@ -25,7 +25,8 @@ _BLANK = array("d", [nan]) * SECONDS
 _BLANK_SPARK = array("d", [nan]) * SPARK_BUCKETS
 # The object itself, its lists and its sparkline.
 RING_BYTES_MIN = 2_048
-_UNSIGNED = (("B", 1 << 8), ("H", 1 << 16), ("I", 1 << 32), ("Q", 1 << 64))
+_UNSIGNED = (("B", 1 << 8), ("H", 1 << 16), ("I", 1 << 32), ("q", 1 << 63))
+_GREATEST = (1 << 63) - 1
 _SIGNED = (("b", 1 << 7), ("h", 1 << 15), ("i", 1 << 31), ("q", 1 << 63))
 
 
@@ -220,27 +221,30 @@ class Rings:
             self._widen(index, value, slot)
 
     def _widen(self, index: int, value: int, slot: int) -> None:
-        """Give a column the bytes that `value` needs, and put it in."""
+        """Give a column the bytes that `value` needs, 8 at most, and put it in. A number beyond them counts as the
+        greatest: what nodes report is no figure then, and costs no other column its own."""
         column = self._columns[index]
+        value = _within(value)
         if column is None:
-            constant = self._constants[index]
+            constant = self._constants[index] = _within(self._constants[index])
             column = array(_code_of(min(value, constant), max(value, constant)), (constant,)) * SECONDS
             self.bytes += SECONDS * column.itemsize
         else:
             self.bytes -= SECONDS * column.itemsize
             low = min(column) if value < 0 or column.typecode.islower() else 0
             code = _code_of(min(value, low), max(value, max(column)))
-            if code == "Q" and index >= self.layout.gauge_count:
+            if code == "q" and index >= self.layout.gauge_count:
                 # A sum that has grown for long restarts: only its growth in these fifteen minutes counts.
-                base = min(column)
-                self._sums[index - self.layout.gauge_count] -= base
-                value -= base
-                column = array("Q", [one - base for one in column])
+                base = min(value, min(column))
+                value = _within(value - base)
+                column = array("q", [_within(one - base) for one in column])
                 code = _code_of(0, max(value, max(column)))
             column = array(code, column)
             self.bytes += SECONDS * column.itemsize
         column[slot] = value
         self._columns[index] = column
+        if index >= self.layout.gauge_count:
+            self._sums[index - self.layout.gauge_count] = value
 
     def newest(self, name: str) -> int | None:
         """A gauge now, or None when the newest second has none."""
@@ -353,6 +357,10 @@ class Rings:
             changes = [self.change(name, SECONDS - 1) for name in ("messages", "finished")]
             self._flow = (bucket, sum([change[0] for change in changes if change]))
         return self._flow[1]
+
+
+def _within(value: int) -> int:
+    return max(-_GREATEST, min(value, _GREATEST))
 
 
 def _code_of(low: int, high: int) -> str:

@@ -5,6 +5,7 @@ tasks, in processor time, which other work of the machine changes little.
 """
 
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,12 +27,15 @@ _FIRST_PAINT = """() => new Promise((told) => {
 @dataclass(frozen=True, slots=True)
 class Browsed:
     """A page in a browser. first_paint_ms: median, from the navigation's start. busy_share: of the main thread's time,
-    while the page is live. updates: those that came meanwhile, 0 for a page that is not live."""
+    while the page is live. updates: those that came meanwhile, 0 for a page that is not live. text_bytes_s: of theirs;
+    frame_bytes_s: as they are sent, each compressed by itself."""
 
     path: str
     first_paint_ms: float
     busy_share: float
     updates: int
+    text_bytes_s: float = 0.0
+    frame_bytes_s: float = 0.0
 
 
 def browse(client: ConsoleClient, paths: Sequence[str], seconds: float) -> list[Browsed]:
@@ -45,8 +49,8 @@ def _browse(browser: Browser, client: ConsoleClient, path: str, seconds: float) 
     with browser.new_context(base_url=client.origin) as context:
         context.add_cookies(cookies)
         page = context.new_page()
-        updates: list[int] = []
-        page.on("websocket", lambda socket: socket.on("framereceived", lambda _: updates.append(1)))
+        updates: list[bytes] = []
+        page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: updates.append(_bytes_of(frame))))
         paints = []
         for _ in range(1 + VISITS):
             page.goto(path)
@@ -57,8 +61,21 @@ def _browse(browser: Browser, client: ConsoleClient, path: str, seconds: float) 
         page.wait_for_timeout(1_000)  # what the load itself began ends
         before_s, came, began_s = _task_s(session), len(updates), time.monotonic()
         page.wait_for_timeout(1e3 * seconds)
-        busy_share = (_task_s(session) - before_s) / (time.monotonic() - began_s)
-        return Browsed(path, sorted(paints[1:])[VISITS // 2], busy_share, len(updates) - came)
+        took_s = time.monotonic() - began_s
+        busy_share = (_task_s(session) - before_s) / took_s
+        texts = updates[came:]
+        return Browsed(
+            path,
+            sorted(paints[1:])[VISITS // 2],
+            busy_share,
+            len(texts),
+            sum(map(len, texts)) / took_s,
+            sum(len(zlib.compress(text, wbits=-zlib.MAX_WBITS)) for text in texts) / took_s,
+        )
+
+
+def _bytes_of(frame: str | bytes) -> bytes:
+    return frame.encode() if isinstance(frame, str) else frame
 
 
 def _task_s(session: CDPSession) -> float:

@@ -120,6 +120,23 @@ def test_a_sum_that_has_grown_for_long_starts_again_from_what_is_kept() -> None:
     assert hub.rings["orders", "billing"].bytes == RING_BYTES_MIN + 2 * SECONDS, "two bytes a second, not eight"
 
 
+def test_figures_beyond_eight_bytes_count_as_the_greatest_and_no_other_topic_lacks_its_second() -> None:
+    """Sums over nodes may be: one node with absurd counts stopped all pages."""
+    hub = Hub()
+    most = (1 << 63) - 1
+    for second, count in enumerate((1, most, 2, 3 * most, 5, 6)):
+        channels = [channel("orders", name, depth=count, message_count=count) for name in ("a", "b", "c")]
+        hub.write(
+            snapshot(
+                topic("orders", *channels, message_count=count), topic("sane", depth=second), second=START_S + second
+            )
+        )
+        assert hub.live is not None
+        assert hub.live.rings["sane", ""].newest("depth") == second
+        assert hub.rings["orders", "a"].newest("depth") == min(count, most)
+        assert hub.rings[TOTAL].newest("waiting") == min(3 * count + second, most)
+
+
 def test_rings_beyond_their_budget_are_those_that_came_last() -> None:
     hub = Hub(bytes_max=4 * RING_BYTES_MIN + 100)
     names = ("a", "b", "c")
