@@ -1,5 +1,6 @@
 """Answers in nsqadmin's form: JSON with `message`, "" where all went well."""
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,11 +11,18 @@ from django.http import HttpRequest, HttpResponse
 def answer(document: Any, *, status: int = 200) -> HttpResponse:
     """`document` as JSON."""
     return HttpResponse(
-        orjson.dumps(document),
+        _json_of(document),
         status=status,
         content_type="application/json; charset=utf-8",
         headers={"X-NSQ-Content-Type": "nsq; version=1.0", "Cache-Control": "no-store"},
     )
+
+
+def _json_of(document: Any) -> bytes:
+    try:
+        return orjson.dumps(document)
+    except TypeError:  # sums of what nodes report may have more than 64 bits
+        return json.dumps(document, separators=(",", ":")).encode()
 
 
 def complaint(code: str, *, status: int) -> HttpResponse:

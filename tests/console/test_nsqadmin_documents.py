@@ -10,6 +10,7 @@ from admin_console.cluster.reading.node_stats import node_stats_in
 from admin_console.cluster.reading.registrations import registrations_in
 from admin_console.gateway.nodes_now import NodeNow
 from admin_console.nsqadmin import documents
+from admin_console.nsqadmin.answers import answer
 from admin_console.nsqadmin.documents import Producer
 
 RECORDED = Path(__file__).parents[1] / "data" / "nsq-1.3"
@@ -107,3 +108,8 @@ def test_an_older_version_is_out_of_date_and_a_penstock_of_the_same_is_not() -> 
     ).nodes
     made = documents.producer_documents([Producer({"l:1": one}) for one in found])
     assert [one["out_of_date"] for one in made] == [True, False, False, True]
+
+
+def test_a_sum_beyond_64_bits_is_json_as_well() -> None:
+    """One node with such counts cost the answer about its topic."""
+    assert answer({"depth": 3 << 63, "node": "ü"}).content == b'{"depth":27670116110564327424,"node":"\\u00fc"}'

@@ -77,6 +77,7 @@ class GrowthLedger:
         self._tick = 0
         self._raw: dict[Key, Counters] = {}
         self._rates: dict[Key, _Rates] = {}  # a tick, of growth that is being spread
+        self._spreads: dict[Key, int] = {}  # how many parts a rate has
         self._ends: defaultdict[int, list[tuple[Key, _Rates]]] = defaultdict(list)
         self._rest: dict[Key, _Rates] = {}  # due, and less than a whole message
 
@@ -93,6 +94,7 @@ class GrowthLedger:
                 _increase(self._rest, key, rates)
                 continue
             _increase(self._rates, key, rates)
+            self._spreads[key] = self._spreads.get(key, 0) + 1
             ends.append((key, rates))
 
     def take(self) -> dict[Key, Growth]:
@@ -101,10 +103,13 @@ class GrowthLedger:
         raw, self._raw = self._raw, {}
         self._tick += 1
         for key, rates in self._ends.pop(self._tick, ()):
+            self._spreads[key] -= 1
+            if not self._spreads[key]:
+                # By their number: sums of great and small rates lose the small ones, and leave a rest.
+                del self._rates[key], self._spreads[key]
+                continue
             one, two, three, four = map(sub, self._rates[key], rates)
-            self._rates[key] = one, two, three, four
-            if max(one, two, three, four) < _EPSILON:
-                del self._rates[key]
+            self._rates[key] = max(one, 0.0), max(two, 0.0), max(three, 0.0), max(four, 0.0)
         raw, spread = _with_sums(raw), _with_sums(spread)
         return {key: Growth(raw.get(key, _NONE), spread.get(key, _NONE)) for key in raw.keys() | spread.keys()}
 
