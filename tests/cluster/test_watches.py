@@ -1,5 +1,6 @@
 """What pages show is read every second at the nodes that have it, and the clients only where a page shows them."""
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -30,9 +31,9 @@ RARE = Pace(period_s=600, watched_s=0.02, retry_s=0.02, retry_max_s=0.05)
 
 @contextmanager
 def cluster_of(
-    path: Path, *nsqds: FakeNode, pace: Pace = RARE, options: ClusterOptions = _OPTIONS
+    path: Path, *nsqds: FakeNode, lookup: FakeNode | None = None, pace: Pace = RARE, options: ClusterOptions = _OPTIONS
 ) -> Iterator[Cluster]:
-    addresses = Addresses.parse([], [one.address for one in nsqds])
+    addresses = Addresses.parse([lookup.address] if lookup else [], [one.address for one in nsqds])
     cluster = Cluster(replace(options, addresses=addresses), ChosenAddresses(path, addresses), lambda: None, pace)
     cluster.start()
     try:
@@ -201,6 +202,27 @@ def test_twenty_silent_nodes_do_not_take_the_turns_of_one_that_answers(tmp_path:
         wait_for("their silence", lambda: len(cluster.state.answering) == 1)
         seen = len(queries(a))
         wait_for("ten readings in the time of some", lambda: len(queries(a)) > seen + 10, timeout_s=5)
+
+
+def test_two_hundred_silent_nodes_that_an_nsqlookupd_names_at_once_take_no_turns_of_others(tmp_path: Path) -> None:
+    """Each of them took a turn of all nodes for its first call: the others were not read for minutes."""
+    pace = Pace(period_s=0.02, watched_s=0.02, retry_s=0.02, retry_max_s=0.02)
+    with ExitStack() as stack:
+        a = stack.enter_context(FakeNsqd.of(topic("orders")))
+        lookup = stack.enter_context(FakeNode({"/nodes": {"producers": []}}))
+        options = ClusterOptions(request_timeout_s=1.0)
+        cluster = stack.enter_context(cluster_of(tmp_path, a, lookup=lookup, pace=pace, options=options))
+        # They take connections, and answer nothing.
+        port = stack.enter_context(socket.create_server(("127.0.0.2", 0))).getsockname()[1]
+        hosts = [f"127.0.1.{number}" for number in range(1, 201)]
+        for host in hosts:
+            stack.enter_context(socket.create_server((host, port)))
+        lookup.answers["/nodes"] = {"producers": [{"broadcast_address": host, "http_port": port} for host in hosts]}
+        wait_for("their names", lambda: len(cluster.state.nodes) > len(hosts))
+        seen = len(queries(a))
+        wait_for("ten readings in the time of some", lambda: len(queries(a)) > seen + 10, timeout_s=5)
+        lookup.answers["/nodes"] = {"producers": []}
+        wait_for("their end", lambda: len(cluster.state.nodes) == 1)
 
 
 def test_one_topic_is_one_reading_however_many_pages_show_it() -> None:

@@ -24,8 +24,9 @@ from queue_engine.client.tools.connecting import tls_context
 CALLS_MAX = 16
 Purpose = Literal["poll", "page", "act"]
 """Of a read: the poller's own; one that a request waits for; one that an operator's act needs."""
-# Of the reads for nodes whose last one failed or took so long: they do not take the turns of all others.
-SLOW_CALLS_MAX = 4
+# Of the poller's reads, by the last one of the node: answered in SLOW_S; none so far, as of the thousands of nodes that
+# an nsqlookupd may name at once; failed, or took longer. None of them takes the turns of the others.
+QUICK_CALLS_MAX, NEW_CALLS_MAX, SLOW_CALLS_MAX = 8, 4, 4
 SLOW_S = 1.0
 # /stats of ten thousand channels has 9 MB.
 ANSWER_BYTES_MAX = 32 << 20
@@ -81,9 +82,10 @@ class NodeHttp:
     ) -> None:
         self._resolver = CheckedResolver(rules)
         self._tokens = tokens
-        self._calls = asyncio.Semaphore(CALLS_MAX - SLOW_CALLS_MAX)
+        self._quick_calls = asyncio.Semaphore(QUICK_CALLS_MAX)
+        self._new_calls = asyncio.Semaphore(NEW_CALLS_MAX)
         self._slow_calls = asyncio.Semaphore(SLOW_CALLS_MAX)
-        self._slow: set[HttpAddress] = set()
+        self._is_quick: dict[HttpAddress, bool] = {}  # absent: not called so far
         self._pages = asyncio.Semaphore(CALLS_MAX)
         self._acts = asyncio.Semaphore(CALLS_MAX)  # an operator's act does not wait behind reads of silent nodes
         self._http = HttpJson(
@@ -111,6 +113,11 @@ class NodeHttp:
 
     async def __aexit__(self, *exc: object) -> None:
         await self._http.__aexit__(*exc)
+
+    def forget(self, target: HttpAddress) -> None:
+        """A node that is not called any more: an nsqlookupd may name others without end."""
+        self._is_quick.pop(target, None)
+        self._https.pop(target, None)
 
     async def get_of_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str] | None = None) -> Any:
         """The document of `read_lookupd`."""
@@ -142,16 +149,17 @@ class NodeHttp:
     ) -> NodeAnswer:
         async with self._turn_of(target, purpose):
             began_s, sent_ms = time.monotonic(), _now_ms()
-            self._slow.add(target)
+            self._is_quick[target] = False
             answer = await call()
             took_s = time.monotonic() - began_s
             if took_s < SLOW_S:
-                self._slow.discard(target)
+                self._is_quick[target] = True
             return NodeAnswer(answer.document, round(took_s * 1000), ClockOffset.of(answer.date, sent_ms, _now_ms()))
 
     def _turn_of(self, target: HttpAddress, purpose: Purpose) -> asyncio.Semaphore:
         if purpose == "poll":
-            return self._slow_calls if target in self._slow else self._calls
+            is_quick = self._is_quick.get(target)
+            return self._new_calls if is_quick is None else self._quick_calls if is_quick else self._slow_calls
         return self._acts if purpose == "act" else self._pages
 
     async def post_to_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str]) -> bytes:

@@ -141,6 +141,7 @@ class ClusterPoller:
         }
         for key in self._tasks.keys() - wanted.keys():
             self._tasks.pop(key).cancel()
+            self._http.forget(key[1])
         for key, run in wanted.items():
             if key not in self._tasks:
                 self._tasks[key] = asyncio.create_task(run(), name=f"{key[0]} {key[1]}")
