@@ -19,6 +19,7 @@ BYTES_OF_A_VALUE = 16
 REDIRECTS_MAX = 3
 _DETAIL_HEADER = "X-Penstock-Detail"  # where a server of ours has more than nsqd's word
 _DETAIL_LENGTH_MAX = 500
+_TEXT_LENGTH_MAX = 2_000
 
 
 class UnreachableError(PenstockError):
@@ -170,10 +171,9 @@ class HttpJson:
             reason = connect_reason(exc.os_error)
             raise UnreachableError(f"{url} can't be reached: {reason}", is_sent=False) from exc
         except (aiohttp.ClientError, OSError, ValueError) as exc:
-            raise UnreachableError(f"{url} can't be reached: {exc}") from exc
+            raise UnreachableError(f"{url} can't be reached: {_one_line(str(exc))[:_DETAIL_LENGTH_MAX]}") from exc
         if response.status != 200:
-            detail = unquote(response.headers.get(_DETAIL_HEADER, ""))[:_DETAIL_LENGTH_MAX]
-            detail = detail.replace("\r", " ").replace("\n", " ")
+            detail = _one_line(unquote(response.headers.get(_DETAIL_HEADER, ""))[:_DETAIL_LENGTH_MAX])
             raise HttpRefusedError(url, response.status, _message_in(body), detail, bytes(body))
         return body, response.headers.get("Date", "")
 
@@ -192,4 +192,9 @@ def _message_in(body: bytes | bytearray) -> str:
     except orjson.JSONDecodeError:
         return ""
     message = document.get("message") if isinstance(document, dict) else None
-    return message[:200] if isinstance(message, str) else ""
+    return _one_line(message[:200]) if isinstance(message, str) else ""
+
+
+def _one_line(text: str) -> str:
+    """A server's text for a sentence, in a log or on a page: an error of aiohttp repeats a line of 64 KB."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text[:_TEXT_LENGTH_MAX]).split())

@@ -202,6 +202,8 @@ def test_a_node_that_answers_late_costs_its_own_freshness_alone(tmp_path: Path) 
         ((200, {"Content-Length": str(200 << 20)}, b"{"), "answered with more than 33554432 bytes"),
         (b'{"topics": [' + b"[]," * 1_100_000 + b"0]}", "answered with too many values"),
         ((200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * 1_000_000)), "answered with no JSON"),
+        ((200, {"X-Long": "y" * 60_000}, b"{}"), "can't be reached: 400, message="),
+        ((500, {"X-Penstock-Detail": "%1b[2J%E2%80%AE%00no%0aroom"}, b""), "500: [2J no room"),
     ],
 )
 def test_an_answer_that_is_none_costs_that_node_and_says_why(answer: Any, error: str, tmp_path: Path) -> None:
@@ -213,6 +215,8 @@ def test_an_answer_that_is_none_costs_that_node_and_says_why(answer: Any, error:
             good, bad.answers["/stats"] = bad.answers["/stats"], answer
             node = wait_for("its error", lambda: (found := node_at(cluster.state, bad)).answers.error and found)
             assert error in node.answers.error
+            assert node.answers.error.isprintable()
+            assert len(node.answers.error) < 700, "all pages have it"
             assert node.answers.failing_since_ms >= node.answers.answered_at_ms > 0
             # What it answered last stays, and the other one is read on.
             assert depths(cluster.state)[bad.port] == {"orders": 3}
