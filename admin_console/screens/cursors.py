@@ -3,7 +3,7 @@ up."""
 
 from typing import TYPE_CHECKING
 
-from admin_console.gateway.gateway import ARCHIVE_CURSOR
+from admin_console.gateway.gateway import ARCHIVE_CURSOR, TopicStats
 from admin_console.screens.cells import ActionCell, Cell, Chip, StateCell
 from admin_console.screens.links import act_cell
 from admin_console.screens.parts import Banner, Column, Empty, Table
@@ -11,8 +11,10 @@ from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
 if TYPE_CHECKING:
-    from admin_console.gateway.gateway import CursorStats, TopicStats
+    from admin_console.cluster.merging.merged import Place
+    from admin_console.gateway.gateway import CursorStats
     from admin_console.gateway.pipeline import ArchivedTopic, PipelineView
+    from admin_console.hub.hub import LiveState
 
 _COLUMNS = (
     Column("name", "Cursor", "name"),
@@ -28,17 +30,30 @@ NEW_TABLE = "New table…"
 WRITE_MISSING_FILES = "Write missing files…"
 
 
-def cursor_table(topic: "TopicStats | None", role: Role) -> Table:
+_NODE = Column("node", "Node", "text")  # in a cluster, behind the name
+
+
+def cursors_of(live: "LiveState | None", topic: TopicStats | None) -> "list[tuple[Place | None, CursorStats]]":
+    """Those of all nodes that answer, in a cluster each with its place; None for one server."""
+    if live is None or topic is None or live.cluster is None:
+        return [(None, cursor) for cursor in (topic.cursors if topic else ())]
+    places = [place for place in live.cluster.places(topic.topic_name) if place.is_answering]
+    return [(at, cursor) for at in places if isinstance(at.stats, TopicStats) for cursor in at.stats.cursors]
+
+
+def cursor_table(live: "LiveState | None", topic: TopicStats | None, role: Role) -> Table:
     """One row for each cursor."""
+    is_cluster = live is not None and live.cluster is not None
     rows = [
         (
-            cursor.cursor,
+            f"{cursor.cursor}@{at.node}" if at is not None else cursor.cursor,
             (
                 Cell(
                     cursor.cursor,
                     f"at offset {cursor.offset:,}; the topic ends at {cursor.end_offset:,}"
                     + (f"; made by {cursor.maker}" if cursor.maker else ""),
                 ),
+                *((Cell(at.node),) if at is not None else ()),
                 StateCell(_chips(cursor)),
                 Cell(units.number(cursor.depth), units.exact(cursor.depth)),
                 Cell(
@@ -47,19 +62,22 @@ def cursor_table(topic: "TopicStats | None", role: Role) -> Table:
                     "warning" if cursor.is_warned else "",
                 ),
                 _gaps(cursor),
-                act_cell("Delete…", "delete_cursor", role, cursor.topic, cursor.cursor),
+                act_cell("Delete…", "delete_cursor", role, cursor.topic, cursor.cursor)
+                if at is None or at.is_embedded
+                else ActionCell("Delete…", "", f"{at.node} does this at its own console alone."),
             ),
         )
-        for cursor in (topic.cursors if topic else ())
+        for at, cursor in cursors_of(live, topic)
     ]
-    return Table.build("cursors", "Pipeline cursors of the topic", _COLUMNS, rows, Empty("", "There is none."))
+    columns = (_COLUMNS[0], _NODE, *_COLUMNS[1:]) if is_cluster else _COLUMNS
+    return Table.build("cursors", "Pipeline cursors of the topic", columns, rows, Empty("", "There is none."))
 
 
-def is_archived(topic: "TopicStats") -> bool:
+def is_archived(topic: TopicStats) -> bool:
     return any(cursor.cursor == ARCHIVE_CURSOR for cursor in topic.cursors)
 
 
-def lost_archive(topic: "TopicStats", pipeline: "PipelineView | None") -> "ArchivedTopic | None":
+def lost_archive(topic: TopicStats, pipeline: "PipelineView | None") -> "ArchivedTopic | None":
     """The archive of a topic, when it is on and its table is lost."""
     keys = {(one.topic, one.number, one.id_base) for one in topic.cursors if one.cursor == ARCHIVE_CURSOR}
     archived = pipeline.topics if pipeline is not None and keys else ()

@@ -15,7 +15,7 @@ from admin_console.screens.cells import ActionCell, BaseCell, LinkCell
 from admin_console.screens.links import act_cell, consumer_url, message_cell, node_url, url_of
 from admin_console.screens.partial import listed
 from admin_console.screens.parts import Banner
-from admin_console.screens.pauses import paused_on, still_delivering, topic_paused
+from admin_console.screens.pauses import by_node, paused_on, still_delivering, topic_paused
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -55,13 +55,14 @@ def channel_banner(live: LiveState, diagnosis: Diagnosis, role: Role) -> Banner 
     also = [other.also for other in now if other.also and not _is_in_banner(other, diagnosis)]
     if broker is not None:
         also.append(words.lower(_of_here(live, broker.also)))
-    title = finding.title
+    title, text = finding.title, finding.text
     if finding.kind is PAUSED:
         title = _paused_on(live, diagnosis, title)
+        text = " ".join(filter(None, (by_node(live, *names), text)))
     return Banner(
         TONES[finding.level],
         title,
-        finding.text,
+        text,
         note=" ".join(filter(None, (_note(_when(gravest, diagnosis), also), _without(live, *names)))),
         acts=_acts(finding, diagnosis, role),
         cause=f"{finding.kind.name} {finding.client_name}{finding.message_id}",
@@ -224,7 +225,12 @@ def topic_banner(live: LiveState, name: str, role: Role) -> Banner | None:
     if topic.paused:
         now_ms = live.snapshot.taken_at_ns // 1_000_000
         late = pause_words.overdue(topic.pause, topic.resume_refused, now_ms, live.snapshot.pause_limit_ms)
-        sentences = (late, pause_words.details(topic.pause, now_ms), pause_words.grown(topic.pause, topic.depth))
+        sentences = (
+            late,
+            by_node(live, name),
+            pause_words.details(topic.pause, now_ms),
+            pause_words.grown(topic.pause, topic.depth),
+        )
         return Banner(
             "warning" if late else "held",
             topic_paused(live, topic),

@@ -166,7 +166,19 @@ def _chips(live: LiveState, place: "Place", node: "Node | None") -> tuple[Chip, 
     if stats.paused:
         now_ms = live.snapshot.taken_at_ns // 1_000_000
         left = pause_words.left(stats.pause, now_ms) or "no end"
-        chips.append(Chip(f"❚❚ {left}", "held", f"Paused{pause_words.since(stats.pause, now_ms)}"))
+        by = f" by {pause_words.who(stats.pause)}," if stats.pause is not None and stats.pause.by else ""
+        since = f"Paused{pause_words.since(stats.pause, now_ms)}."
+        details = pause_words.details(stats.pause, now_ms)
+        chips.append(Chip(f"❚❚{by} {left}", "held", f"{since} {details}".rstrip()))
+    if not isinstance(stats, TopicStats):
+        ramp, redrive = stats.ramp, stats.redrive
+        now_ms = live.snapshot.taken_at_ns // 1_000_000
+        if ramp is not None and ramp.until_ms > now_ms:
+            chips.append(Chip("ramp", "", pause_words.ramp(ramp, now_ms)))
+        if redrive is not None and not redrive.ended:
+            by = f", by {redrive.redrive.by}" if redrive.redrive.by else ""
+            share = f"{units.number(redrive.done)} of {units.number(redrive.redrive.total)}"
+            chips.append(Chip(f"redrive {share}", "", f"Redriving {share} quarantined messages{by}"))
     if stats.fenced:
         chips.append(Chip("■ fenced", "danger", stats.fenced))
     if stats.unreadable:

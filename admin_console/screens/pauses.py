@@ -8,6 +8,8 @@ from admin_console.screens.cells import Chip
 from admin_console.screens.partial import listed
 from admin_console.vocabulary import units
 
+NODES_NAMED_MAX = 3  # in the sentence about their pauses
+
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, TopicStats
 
@@ -59,6 +61,28 @@ def still_delivering(live: LiveState, topic: str, channel: str = "") -> str:
     if not going:
         return ""
     return f"{listed(going)} still {'delivers' if len(going) == 1 else 'deliver'}."
+
+
+def by_node(live: LiveState, topic: str, channel: str = "") -> str:
+    """`On nsq-b by ada since 14:05:00 UTC, resumes in 3m; on nsq-c by bob …`; "" where all nodes of several have the
+    same pause, or none is recorded."""
+    places = live.cluster.places(topic, channel) if live.cluster else ()
+    paused = [(one.node, one.stats.pause) for one in places if one.is_answering and one.stats.paused]
+    recorded = [(node, pause) for node, pause in paused if pause is not None and (pause.by or pause.since_ms)]
+    if len(places) < 2 or not recorded:
+        return ""
+    if len({pause and (pause.by, pause.until_ms) for _, pause in paused}) == 1 and len(paused) == len(places):
+        return ""
+    now = now_ms(live)
+    texts = []
+    for node, pause in recorded[:NODES_NAMED_MAX]:
+        by = f" by {pause_words.who(pause)}" if pause.by else ""
+        since = f" since {units.moment(pause.since_ms)} UTC" if pause.since_ms else ""
+        end = pause_words.left(pause, now)
+        texts.append(f"on {node}{by}{since}{f', {end}' if end else ''}")
+    more = len(recorded) - len(texts)
+    sentence = "; ".join([*texts, *([f"on {more} more"] if more else [])])
+    return f"Paused {sentence}."
 
 
 def pause_flag(live: LiveState, one: "TopicStats | ChannelStats") -> dict[str, bool]:

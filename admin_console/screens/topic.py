@@ -10,7 +10,7 @@ from admin_console.rings import figures
 from admin_console.screens import channel_list, connections, graphs, latency, partial
 from admin_console.screens.cells import Cell, Chip, SparkCell
 from admin_console.screens.channel_rows import diagnosis_of, spark_levels, state_cell
-from admin_console.screens.cursors import cursor_table, is_archived, lost_archive, lost_archive_banner
+from admin_console.screens.cursors import cursor_table, cursors_of, is_archived, lost_archive, lost_archive_banner
 from admin_console.screens.diagnosis import topic_banner
 from admin_console.screens.links import channel_cell, pause_cell, selection_of
 from admin_console.screens.list_links import ListQuery, with_sorts
@@ -83,7 +83,7 @@ def parts(
             "points": points,
             "tables": {
                 "channels": _channel_table(live, None, role, query),
-                "cursors": cursor_table(None, role),
+                "cursors": cursor_table(live, None, role),
                 "producers": _producer_table(live, None),
                 **by_node,
             },
@@ -101,7 +101,7 @@ def parts(
         "points": points,
         "tables": {
             "channels": _channel_table(live, topic, role, query),
-            "cursors": cursor_table(topic, role),
+            "cursors": cursor_table(live, topic, role),
             "producers": _producer_table(live, topic),
             **by_node,
         },
@@ -111,7 +111,7 @@ def parts(
             "running": not topic.paused,
             "gone": False,
             "has_latency": latency.is_known(topic.window),
-            "has_cursors": bool(topic.cursors),
+            "has_cursors": bool(cursors_of(live, topic)),
             "stopped": bool(topic.fenced or topic.unreadable),
             "archived": is_archived(topic),
             "unarchived": not is_archived(topic),

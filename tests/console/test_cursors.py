@@ -227,7 +227,7 @@ def cursor(**given: Any) -> CursorStats:
 
 
 def cells(one: CursorStats) -> dict[str, Any]:
-    (row,) = cursor_table(topic("orders", storage="log", cursors=(one,)), Role.ADMIN).rows
+    (row,) = cursor_table(None, topic("orders", storage="log", cursors=(one,)), Role.ADMIN).rows
     return {column.name: cell for column, cell in row.cells}
 
 

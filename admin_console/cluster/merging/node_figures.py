@@ -14,6 +14,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from admin_console.cluster.merging.node_windows import window_of
+from admin_console.cluster.reading.node_documents import NO_DOCUMENTS
 from admin_console.cluster.reading.node_stats import Figures, NodeChannel, NodeTopic
 from queue_engine.delivery.latency_window import NO_CHANNELS, NO_LATENCIES
 from queue_engine.delivery.stats import ChannelStats, ClientStats, TopicStats
@@ -107,7 +108,7 @@ def topic_row(topic: NodeTopic) -> Row:
         disk_bytes or 0,
         disk_bytes is None,
         figures["paused"] is True,
-        any(_topic_words(figures)),
+        any(_topic_words(figures)) or topic.documents.pause is not None,
         counts[0] > 0 and figures["oldest_age_ms"] is None,
         bool(topic.latency.get("count")),
     )
@@ -131,7 +132,7 @@ def channel_row(channel: NodeChannel, before: Row | None = None) -> Row:
         disk_bytes or 0,
         disk_bytes is None,
         figures["paused"] is True,
-        any(_channel_words(figures)),
+        any(_channel_words(figures)) or channel.documents is not NO_DOCUMENTS,
         figures["oldest_age_ms"] is None and any(_unfinished(counts)),
         bool(channel.latency.get("count")),
         ready or 0,
@@ -210,6 +211,8 @@ def topic_stats_of(
             ]
         ),
         window=window_of(topic.latency),
+        pause=topic.documents.pause,
+        cursors=topic.documents.cursors,
         **counts,
         **texts,
     )
@@ -233,6 +236,9 @@ def _channel_stats(
         clients=clients,
         window=window_of(channel.latency),
         latency=_histogram(channel.latency.get("histogram")),
+        pause=channel.documents.pause,
+        ramp=channel.documents.ramp,
+        redrive=channel.documents.redrive,
         **counts,
         **texts,
     )

@@ -4,10 +4,12 @@
     ages                         the greatest; None where a node's is unknown, or a node does not answer
     flags, sentences             any; a sentence that another node than this server reports begins with its name
     disk_bytes, ready_count      summed; None where a node's is unknown
-    pause                        the first; its depth over all, a node without a pause counts with its depth of now
+    pause                        since the first, to the last one's end, by all authors; its depth over all, a node
+                                 without a pause counts with its depth of now
+    ramp, redrive                the first; the table by node has each node's
 
 Figures that no other node reports (failures, the message delivered most often, when deferred messages are due) are this
-server's own, and so is the kind of storage where it has the topic.
+server's own, and so are pipeline cursors, and the kind of storage where it has the topic.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -111,7 +113,7 @@ class TopicSums:
         parts = sorted(self.parts.values(), key=lambda part: (not part.is_embedded, part.node))
         answering = [part for part in parts if part.is_answering]
         if len(answering) == len(parts) == 1:
-            return answering[0].stats
+            return _alone(answering[0])
         row = self._row
         disk_bytes, disk_unknown, paused, words, age_unknown, latencies = row[TOPIC_MARKS_AT:]
         own = self._own
@@ -215,12 +217,25 @@ class _Words:
         return next((one for one in found if one is not None), None)
 
     def pause(self) -> Pause | None:
-        """The first, with a depth to compare with that of all nodes: only paused nodes add growth."""
-        found: Pause | None = self.first("pause")
-        if found is None:
+        """With a depth to compare with that of all nodes: only paused nodes add growth."""
+        pauses: list[Pause] = [stats.pause for _, stats in self._listed if stats.pause is not None]
+        if not pauses:
             return None
         depths = [stats.depth if stats.pause is None else stats.pause.depth for _, stats in self._listed]
-        return replace(found, depth=sum(depths))
+        authors = list(dict.fromkeys(one.by for one in pauses if one.by))
+        ends = [one.until_ms for one in pauses]
+        return replace(
+            min(pauses, key=lambda one: one.since_ms),
+            by=", ".join(authors),
+            until_ms=max(ends) if all(ends) else 0,
+            depth=sum(depths),
+        )
+
+
+def _alone(part: TopicPlace) -> TopicStats:
+    """Pipeline cursors are this server's own: its archive is about them."""
+    stats = part.stats
+    return stats if part.is_embedded or not stats.cursors else replace(stats, cursors=())
 
 
 def _oldest_ns(parts: Iterable[TopicPlace], channel: str) -> int | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, cast
 
+from admin_console.cluster.reading.node_documents import NO_DOCUMENTS, Documents, documents_of
 from queue_engine.vocabulary.figures import CHANNEL, CLIENT, TOPIC, Figure, in_stats
 from queue_engine.vocabulary.names import is_valid_name
 
@@ -34,6 +35,7 @@ class NodeChannel:
     latency: Mapping[str, Any] = field(default_factory=dict)
     clients: tuple[Figures, ...] | None = None
     backlog: int = 0
+    documents: Documents = NO_DOCUMENTS
 
     @property
     def flown(self) -> int | None:
@@ -62,6 +64,7 @@ class NodeTopic:
     channels: Mapping[str, NodeChannel]
     latency: Mapping[str, Any] = field(default_factory=dict)
     producers: tuple[Figures, ...] | None = None
+    documents: Documents = NO_DOCUMENTS
 
     def with_clients_of(self, before: "NodeTopic") -> "NodeTopic":
         """With the clients and producers of an earlier reading, where this one has none."""
@@ -209,7 +212,11 @@ class _Reading:
             if name is not None:
                 unreadable_before = self.unreadable
                 found[name] = NodeTopic(
-                    name, _topic_figures(entry.get), self._channels(entry.get("channels")), _latency(entry)
+                    name,
+                    _topic_figures(entry.get),
+                    self._channels(entry.get("channels"), name),
+                    _latency(entry),
+                    documents=documents_of(entry.get, name),
                 )
                 if self.unreadable != unreadable_before:
                     self.left_out.add(name)
@@ -221,7 +228,7 @@ class _Reading:
         self.unreadable += max(0, len(entries) - 2 * TOPICS_MAX)
         return found
 
-    def _channels(self, entries: Any) -> dict[str, NodeChannel]:
+    def _channels(self, entries: Any, topic: str) -> dict[str, NodeChannel]:
         found: dict[str, NodeChannel] = {}
         if not isinstance(entries, list):
             return found
@@ -232,7 +239,10 @@ class _Reading:
             name = self._name(entry, "channel_name", found)
             if name is not None:
                 clients = self.clients(entry.get("clients")) if self._with_clients else None
-                found[name] = NodeChannel(name, _channel_figures(entry.get), _latency(entry), clients)
+                documents = documents_of(entry.get, topic)
+                found[name] = NodeChannel(
+                    name, _channel_figures(entry.get), _latency(entry), clients, documents=documents
+                )
         return found
 
     def clients(self, entries: Any) -> tuple[Figures, ...] | None:

@@ -16,6 +16,7 @@ from admin_console.hub.hub import Hub, LiveState
 from admin_console.screens import graphs, partial
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Screen, Table
+from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 from queue_engine.vocabulary.figures import CLIENT
 from queue_engine.vocabulary.flow.pause import Pause
@@ -250,6 +251,88 @@ def test_a_pause_at_some_nodes_says_at_how_many() -> None:
     assert not screen.flags["pause_recorded"], "an nsqd does not record who paused: there is no panel"
     everywhere = HubOfCluster().see(own(paused=True), *nodes)
     assert "❚❚ paused<" in screen_of("channel", everywhere).chips_html
+
+
+def paused(by: str, until_s: float = 0, **figures: Any) -> dict[str, Any]:
+    """Of a channel of a Penstock, since a minute; until_s: from now on."""
+    until_ms = round((START_S + until_s) * 1000) if until_s else 0
+    since_ms = round((START_S - 60) * 1000)
+    return {
+        "paused": True,
+        "pause": {"by": by, "reason": "deploy", "since_ms": since_ms, "until_ms": until_ms, "depth": 1},
+        **figures,
+    }
+
+
+def test_pauses_ramps_and_redrives_of_other_penstocks_are_shown_by_node() -> None:
+    at_a = nsqd("nsq-a", orders(**paused("ada", 300)))
+    live = HubOfCluster().see(own(), at_a)
+    screen = screen_of("channel", live)
+    assert screen.banner is not None
+    assert screen.banner.title == f"Paused on 1 of 2 nodes by ada for 1m. {OWN} still delivers."
+    since = units.moment(round((START_S - 60) * 1000))
+    assert f"Paused on nsq-a:4151 by ada since {since} UTC, resumes in 5m." in screen.banner.text
+    assert "Reason: deploy." in screen.banner.text
+    assert (screen.flags["pause_recorded"], screen.texts["pause_by"]) == (True, "ada")
+    assert "❚❚ by ada, resumes in 5m" in row(screen.tables["by_node"], "nsq-a:4151")["state"]
+    # Two authors, and a node that resumes slowly while it redrives.
+    redrive = {"rate": 5, "total": 40, "began_ms": 1, "by": "bob", "done": 10, "left": 30, "ended": ""}
+    ramp = {"from_ms": round(START_S * 1000) - 1000, "until_ms": round(START_S * 1000) + 60_000}
+    nodes = at_a, nsqd("nsq-b", orders(**paused("bob"))), nsqd("nsq-c", orders(ramp=ramp, redrive=redrive))
+    screen = screen_of("channel", HubOfCluster().see(nowhere(), *nodes))
+    assert screen.banner is not None
+    assert "Paused on 2 of 3 nodes by ada, bob for 1m." in screen.banner.title
+    assert "on nsq-a:4151 by ada" in screen.banner.text
+    assert "on nsq-b:4151 by bob" in screen.banner.text
+    assert screen.texts["pause_until"] == "when a user resumes it"
+    assert row(screen.tables["by_node"], "nsq-c:4151")["state"] == "ramp+1"
+    assert "redrive 10 of 40" in screen.tables["by_node"].html
+    assert "10 of 40 wait again" in screen.texts["quarantine_redrive"]
+
+
+def test_the_pause_of_a_topic_is_told_of_its_node_and_the_same_one_at_all_nodes_once() -> None:
+    at_a = fake_nsqd.topic("orders", fake_nsqd.channel("billing"), **paused("ada"))
+    at_b = fake_nsqd.topic("orders", fake_nsqd.channel("billing"), **paused("ada"))
+    screen = screen_of("topic", HubOfCluster().see(nowhere(), nsqd("nsq-a", at_a), nsqd("nsq-b", at_b)))
+    assert screen.banner is not None
+    assert screen.banner.title.startswith("Paused by ada for 1m: ")
+    assert "on nsq-a" not in screen.banner.text
+    screen = screen_of("topic", HubOfCluster().see(own(), nsqd("nsq-a", at_a)))
+    assert screen.banner is not None
+    assert "Paused on nsq-a:4151 by ada since" in screen.banner.text
+
+
+def test_cursors_of_all_nodes_are_listed_and_only_this_server_s_are_deleted_here() -> None:
+    cursor = {
+        "cursor": "archive", "topic": "orders", "number": 7, "id_base": 9, "offset": 20, "end_offset": 45,
+        "synced_offset": 40, "oldest_offset": 0, "depth": 25, "lag_bytes": 9000, "retention_bytes": 0,
+        "created_ms": 1, "is_warned": False, "gaps": [], "lake": "", "maker": "token copier", "expires_ms": 0,
+    }  # fmt: skip
+    bad = [{**cursor, "cursor": "<b>"}, {**cursor, "cursor": "x", "depth": 1 << 70}, {**cursor, "topic": "mails"}, 3]
+    node = nsqd("nsq-a", {**orders(), "cursors": [cursor, *bad]})
+    live = HubOfCluster().see(nowhere(), node)
+    screen = screen_of("topic", live)
+    assert screen.flags["has_cursors"]
+    shown = screen.tables["cursors"]
+    assert [one.key for one in shown.rows] == ["archive@nsq-a:4151"]
+    assert row(shown, "archive@nsq-a:4151")["node"] == "nsq-a:4151"
+    assert row(shown, "archive@nsq-a:4151")["depth"] == "25"
+    assert "nsq-a:4151 does this at its own console alone." in shown.html
+    # The archive of this server is not about them.
+    assert live.topics["orders"].cursors == ()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [3, [], {"by": 3}, {"since_ms": -1}, {"since_ms": 1 << 62}, {"until_ms": "soon"}, {"depth": 1 << 64}],
+)
+def test_a_pause_that_can_not_be_right_costs_itself_alone(document: Any) -> None:
+    screen = screen_of("channel", HubOfCluster().see(nowhere(), nsqd("nsq-a", orders(paused=True, pause=document))))
+    assert screen.flags["paused"]
+    assert not screen.flags["pause_recorded"]
+    long = {"by": "a" * 5_000, "reason": "r", "since_ms": 1}
+    found = HubOfCluster().see(nowhere(), nsqd("nsq-a", orders(paused=True, pause=long)))
+    assert screen_of("channel", found).texts["pause_by"] == "a" * 255
 
 
 def test_a_topic_paused_at_some_nodes_says_which_deliver_and_whose_part_its_depth_lacks() -> None:
