@@ -10,7 +10,7 @@ BACKING_OFF = FindingKind("backing off", begins_after_s=5, ends_after_s=5)
 
 def find(vitals: Vitals) -> Finding | None:
     stats = vitals.stats
-    if not stats.depth or not stats.client_count or stats.ready_count != 0 or stats.paused:
+    if not stats.depth or not stats.client_count or stats.ready_count != 0 or stats.paused or vitals.is_partial:
         return None
     return Finding(
         BACKING_OFF,

@@ -9,7 +9,7 @@ NO_CONSUMERS = FindingKind("no consumers", begins_after_s=3, ends_after_s=3)
 
 def find(vitals: Vitals) -> Finding | None:
     stats = vitals.stats
-    if not stats.depth or stats.client_count or stats.paused:
+    if not stats.depth or stats.client_count or stats.paused or vitals.is_partial:
         return None
     return Finding(
         NO_CONSUMERS,

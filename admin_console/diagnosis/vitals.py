@@ -179,6 +179,11 @@ class Vitals:
         return bool(stats.depth or stats.in_flight_count or stats.deferred_count or stats.quarantined_count)
 
     @property
+    def is_partial(self) -> bool:
+        """Whether a node that has the channel does not answer: its consumers are unknown."""
+        return self._rings is not None and self._rings.is_partial
+
+    @property
     def has_consumers_ready(self) -> bool:
         return self.stats.client_count > 0 and self.stats.ready_count != 0
 

@@ -276,7 +276,7 @@ class Hub:
                     )
                     arrived, done = grown[0], grown[1]
                 else:
-                    raw, spread = growth.get(key, NO_GROWTH)
+                    raw, spread, _ = growth.get(key, NO_GROWTH)
                     grown = rings.take_growth(spread)
                     arrived, done = raw[0], raw[1]
                 jump = jump_in_channel(before.get(key, unseen), counted, arrived, done)
@@ -319,7 +319,8 @@ class Hub:
                     (published,) = rings.deltas((topic.message_count,))
                     arrived = published
                 else:
-                    raw, spread = growth.get(key, NO_GROWTH)
+                    # Each node passes its messages on to its own channels.
+                    raw, spread, passed_on = growth.get(key, NO_GROWTH)
                     (published,), arrived = rings.take_growth(spread[:1]), raw[0]
                 jump = jump_at_topic(before.get(key, unseen), counts[key], arrived, passed_on)
                 grown[0] = published

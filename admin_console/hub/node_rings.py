@@ -128,7 +128,7 @@ class _AtNode:
         earlier = {one.channel_name: _depths(one) for one in before.stats.channels}
         growth, passed_on = [0] * 5, 0
         for one in channels:
-            raw, counted = found.get((name, one.channel_name), NO_GROWTH)
+            raw, counted, _ = found.get((name, one.channel_name), NO_GROWTH)
             jump = jump_in_channel(earlier.get(one.channel_name), _depths(one), raw[0], raw[1])
             growth = list(map(add, growth, (*counted, jump)))
             passed_on = max(passed_on, raw[0])

@@ -19,7 +19,7 @@ from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.reading.members import Identity
 from admin_console.cluster.reading.node_stats import node_stats_in
-from admin_console.cluster.reading.nodes import ClusterState, Node, NotCallingError
+from admin_console.cluster.reading.nodes import Answers, ClusterState, Node, NotCallingError
 from admin_console.cluster.reading.stretch import Stretch
 from admin_console.cluster.reading.totals import NodeSums, Total
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
@@ -224,6 +224,33 @@ def test_an_answer_that_is_none_costs_that_node_and_says_why(answer: Any, error:
             wait_for("the other one", lambda: len(b.requests) > seen + 2)
             bad.answers["/stats"] = good
             wait_for("its recovery", lambda: node_at(cluster.state, bad).answers.is_answering)
+
+
+def test_a_single_call_that_fails_is_no_silence() -> None:
+    answered = Answers(answered_at_ms=1_000_000, took_ms=3)
+    once = answered.after_failure("no answer", 1_002_000)
+    assert (once.is_answering, once.error) == (True, "")
+    twice = once.after_failure("no answer", 1_004_000)
+    assert (twice.is_answering, twice.error, twice.failing_since_ms) == (False, "no answer", 1_002_000)
+    # Figures that are old by then, or none, are no reason to wait.
+    assert answered.after_failure("no answer", 1_015_000).error == "no answer"
+    assert Answers().after_failure("no answer", 1_000).error == "no answer"
+
+
+def test_a_node_that_misses_one_call_of_two_is_never_silent(tmp_path: Path) -> None:
+    with FakeNode() as shaky:
+        shaky.answer_as_nsqd(topic("orders", 3))
+        stats, turns, seen = shaky.answers["/stats"], itertools.count(), set()
+        shaky.answers["/stats"] = lambda: (500, {}, b"{}") if next(turns) % 2 else stats
+        with cluster_of(tmp_path, nsqds=(shaky,)) as cluster:
+            wait_for("its first answer", lambda: cluster.state.answering)
+
+            def calls() -> int:
+                seen.add(node_at(cluster.state, shaky).answers.is_answering)
+                return sum(path.startswith("/stats") for path, _ in shaky.requests)
+
+            wait_for("many calls", lambda: calls() > 20, every_s=0.002)
+            assert seen == {True}
 
 
 def test_a_redirect_leads_nowhere(tmp_path: Path) -> None:

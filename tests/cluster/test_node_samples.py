@@ -1,5 +1,6 @@
 """Samples of other nodes: what happened on each since its sample before, whatever the node did in between."""
 
+import copy
 import logging
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,23 @@ def test_what_came_before_the_first_sample_is_no_growth() -> None:
     one.came = 1_000_000
     samples = Samples(one)
     assert samples.growth() == (0, 0, 0)
+    one.came += 5
+    assert samples.growth() == (5, 5, 0)
+
+
+def test_a_count_that_an_answer_lacks_and_that_comes_back_is_no_growth() -> None:
+    one = Nsqd()
+    one.came = 1_000
+    samples = Samples(one)
+    samples.after()
+    whole = topic("orders", channel("billing", message_count=1_000), message_count=1_000)
+    for lacks in ("orders", "billing"):
+        document = copy.deepcopy(whole)
+        del (document if lacks == "orders" else document["channels"][0])["message_count"]
+        one.answer = {"start_time": one.started_s, "topics": [document]}
+        samples.after()
+        one.answer = None
+        assert samples.growth() == (0, 0, 0), lacks
     one.came += 5
     assert samples.growth() == (5, 5, 0)
 

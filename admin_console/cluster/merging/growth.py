@@ -2,8 +2,9 @@
 the seconds of their periods."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from operator import itemgetter, sub
+from typing import NamedTuple
 
 from admin_console.cluster.merging.merged import TOTAL, Counters, Growth, Key, TopicPlace, sum_of
 from admin_console.cluster.merging.node_figures import (
@@ -27,7 +28,8 @@ def grown(before: TopicPlace | None, now: TopicPlace) -> dict[Key, Growth]:
     """Of a topic and its channels between two readings of a node; without `before` all that was counted. Both parts of
     a growth are the whole of it. A counter that fell has started again from 0: its topic or channel was deleted and
     made again. So have all of a node that was restarted; another process at its address that had been running before
-    has counted what it did elsewhere."""
+    has counted what it did elsewhere. Where one of the answers lacks a count, what came in between is unknown, and no
+    growth."""
     found: dict[Key, Growth] = {}
     if before is not None and before.started_s != now.started_s:
         if now.began_ms < before.read_at_ms - START_SLACK_MS:
@@ -35,17 +37,20 @@ def grown(before: TopicPlace | None, now: TopicPlace) -> dict[Key, Growth]:
         before = None
     published = now.row[TOPIC_MESSAGES_AT]
     was = before.row[TOPIC_MESSAGES_AT] if before is not None else 0
-    if published != was:
-        counted = (published - was if published > was else published, 0, 0, 0)
-        found[now.name, ""] = Growth(counted, counted)
+    unknown = {*now.lacking, *(before.lacking if before is not None else ())}
     rows = before.rows if before is not None else {}
+    passed_on = 0
     for name, row in now.rows.items():
         old = rows.get(name)
-        if old is row:
+        if old is row or name in unknown:
             continue
         growth = _of_channel(old, row, is_derived=now.derives_finished(name))
         if growth is not None:
             found[now.name, name] = growth
+            passed_on = max(passed_on, growth.raw[0])
+    counted = (0, 0, 0, 0) if "" in unknown else (_since(published, was), 0, 0, 0)
+    if any(counted) or passed_on:
+        found[now.name, ""] = Growth(counted, counted, passed_on)
     return found
 
 
@@ -70,48 +75,86 @@ def _since(now: int, before: int) -> int:
     return now - before if now >= before else now
 
 
+class _Flow(NamedTuple):
+    """Growth of one node that is being spread: at `rates` a tick, before the tick `end`."""
+
+    rates: _Rates
+    end: int
+
+
 class GrowthLedger:
-    """The growth of each second. Belongs to the merger."""
+    """The growth of each second. Belongs to the merger.
+
+    Readings do not come in step with the ticks. The growth of one is spread over a tick more than its period, and with
+    it what is left of the reading before: one that comes a tick late leaves no gap, one that comes early no peak. What
+    is left goes on over as many ticks as it had, or three quarters of many: a node that is read more often from now on
+    catches up."""
 
     def __init__(self) -> None:
         self._tick = 0
         self._raw: dict[Key, Counters] = {}
+        self._passed_on: dict[Key, int] = {}
         self._rates: dict[Key, _Rates] = {}  # a tick, of growth that is being spread
         self._spreads: dict[Key, int] = {}  # how many parts a rate has
-        self._ends: defaultdict[int, list[tuple[Key, _Rates]]] = defaultdict(list)
+        self._flows: dict[tuple[Hashable, Key], _Flow] = {}
+        self._ends: defaultdict[int, list[tuple[Hashable, Key]]] = defaultdict(list)
         self._rest: dict[Key, _Rates] = {}  # due, and less than a whole message
 
-    def add(self, found: Mapping[Key, Growth], ticks: int, share: float = 1.0) -> None:
-        """Note the growth of a reading. ticks: over how many its growth is spread. share: of it that counts."""
-        ends = self._ends[self._tick + ticks] if ticks > 1 else None
-        part = share / ticks
-        for key, (raw, counted) in found.items():
+    def add(self, found: Mapping[Key, Growth], node: Hashable, ticks: int, share: float = 1.0) -> None:
+        """Note the growth of a reading. node: None for this server, whose readings are the ticks. ticks: since the
+        reading before. share: of it that counts."""
+        for key, (raw, counted, passed_on) in found.items():
             before = self._raw.get(key)
             self._raw[key] = raw if before is None else sum_of(before, raw)
-            one, two, three, four = counted
-            rates = (one * part, two * part, three * part, four * part)
-            if ends is None:
-                _increase(self._rest, key, rates)
+            if passed_on:
+                self._passed_on[key] = self._passed_on.get(key, 0) + passed_on
+            amount: _Rates = (counted[0] * share, counted[1] * share, counted[2] * share, counted[3] * share)
+            if node is None and ticks == 1:
+                _increase(self._rest, key, amount)
                 continue
+            left = 1
+            flow = self._flows.pop((node, key), None)
+            if flow is not None:
+                left, rates = flow.end - self._tick, flow.rates
+                amount = (
+                    amount[0] + rates[0] * left,
+                    amount[1] + rates[1] * left,
+                    amount[2] + rates[2] * left,
+                    amount[3] + rates[3] * left,
+                )
+                self._decrease(key, rates)
+            count = ticks + left - left // 4
+            end = self._tick + count
+            one, two, three, four = amount
+            rates = (one / count, two / count, three / count, four / count)
+            self._flows[node, key] = _Flow(rates, end)
+            self._ends[end].append((node, key))
             _increase(self._rates, key, rates)
             self._spreads[key] = self._spreads.get(key, 0) + 1
-            ends.append((key, rates))
 
     def take(self) -> dict[Key, Growth]:
         """The growth of this tick, by topic and channel; of a topic with that of its channels. The next one begins."""
         spread = self._spread()
         raw, self._raw = self._raw, {}
+        passed_on, self._passed_on = self._passed_on, {}
         self._tick += 1
-        for key, rates in self._ends.pop(self._tick, ()):
-            self._spreads[key] -= 1
-            if not self._spreads[key]:
-                # By their number: sums of great and small rates lose the small ones, and leave a rest.
-                del self._rates[key], self._spreads[key]
-                continue
-            one, two, three, four = map(sub, self._rates[key], rates)
-            self._rates[key] = max(one, 0.0), max(two, 0.0), max(three, 0.0), max(four, 0.0)
+        for at in self._ends.pop(self._tick, ()):
+            flow = self._flows.get(at)
+            if flow is not None and flow.end == self._tick:  # else a later reading goes on with it
+                del self._flows[at]
+                self._decrease(at[1], flow.rates)
         raw, spread = _with_sums(raw), _with_sums(spread)
-        return {key: Growth(raw.get(key, _NONE), spread.get(key, _NONE)) for key in raw.keys() | spread.keys()}
+        keys = raw.keys() | spread.keys()
+        return {key: Growth(raw.get(key, _NONE), spread.get(key, _NONE), passed_on.get(key, 0)) for key in keys}
+
+    def _decrease(self, key: Key, by: _Rates) -> None:
+        self._spreads[key] -= 1
+        if not self._spreads[key]:
+            # By their number: sums of great and small rates lose the small ones, and leave a rest.
+            del self._rates[key], self._spreads[key]
+            return
+        one, two, three, four = map(sub, self._rates[key], by)
+        self._rates[key] = max(one, 0.0), max(two, 0.0), max(three, 0.0), max(four, 0.0)
 
     def _spread(self) -> dict[Key, Counters]:
         for key, rates in self._rates.items():

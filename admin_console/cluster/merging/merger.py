@@ -270,7 +270,7 @@ class Merger:
         if topic is None:
             return None
         part = TopicPlace.of_engine(self._own_name(), topic, self._own_readings.read_ms, self._own_started_s)
-        self._note_growth(before, part, self._own_readings)
+        self._note_growth(_OWN, before, part, self._own_readings)
         return part
 
     def _part_of(self, name: str, target: HttpAddress, before: TopicPlace | None) -> TopicPlace | None:
@@ -304,10 +304,17 @@ class Merger:
         # It was read again since, and had not changed.
         was_same = before is not None and seen.before is not None and seen.before.topics.get(name) is before.source
         since_ms = seen.before.topic_read_at_ms(name) if seen.before is not None and was_same else 0
-        self._note_growth(before, part, seen.readings, since_ms)
+        self._note_growth(target, before, part, seen.readings, since_ms)
         return part
 
-    def _note_growth(self, before: TopicPlace | None, now: TopicPlace, readings: _Readings, since_ms: int = 0) -> None:
+    def _note_growth(
+        self,
+        target: HttpAddress | None,
+        before: TopicPlace | None,
+        now: TopicPlace,
+        readings: _Readings,
+        since_ms: int = 0,
+    ) -> None:
         """since_ms: the newest reading at which the topic was as `before`, Unix; 0: `before` itself."""
         is_born = now.name in readings.born
         readings.born.discard(now.name)
@@ -324,7 +331,7 @@ class Merger:
             return
         took_s = max((now.read_at_ms - since_ms) / 1000, self._tick_s)
         ticks = round(min(took_s, SPREAD_S_MAX) / self._tick_s)
-        self._growth.add(found, ticks, min(1.0, SPREAD_S_MAX / took_s))
+        self._growth.add(found, target, ticks, min(1.0, SPREAD_S_MAX / took_s))
 
     def _keys_left_out(self, stats: NodeStats) -> Iterable[Key]:
         """The topics that a node's answer lacks, or lacks channels of, and the channels that it may lack."""

@@ -4,15 +4,14 @@
     /stats of all topics              every period; with clients while a page shows all of them
     /stats of a topic that it has     every second, while a page shows that topic
 
-A call that fails is repeated after 1, 2, 4 … times `Pace.retry_s`, at most `Pace.retry_max_s`; until one is answered
-no other is made. The answer before it stays, with its age.
+A call that fails is repeated after 1, 2, 4 … times `Pace.retry_s`, at most `Pace.retry_max_s`; from the second one on
+no other is made until one is answered. The answer before it stays, with its age.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from zlib import crc32
 
@@ -50,9 +49,10 @@ async def called(
     try:
         answer = await call
     except (HttpRefusedError, UnreachableError, AnswerError) as exc:
-        if not before.error:
+        after = before.after_failure(str(exc), now_ms())
+        if after.error and not before.error:
             logger.warning("%s does not answer: %s", name, exc)
-        return replace(before, error=str(exc), failing_since_ms=before.failing_since_ms or now_ms()), None
+        return after, None
     if before.error:
         logger.info("%s answers again", name)
     return Answers(now_ms(), answer.took_ms), answer
@@ -189,10 +189,8 @@ class NodeReading:
         except Exception:
             # A fault of ours with this one's answer: the others go on.
             logger.exception("the answer of node %s can't be taken in", self._target)
-            self.answers = replace(
-                self.answers,
-                error="its answer can't be taken in: the log has the fault",
-                failing_since_ms=self.answers.failing_since_ms or self._now_ms(),
+            self.answers = self.answers.after_failure(
+                "its answer can't be taken in: the log has the fault", self._now_ms()
             )
             answer = None
         if answer is not None and answer.clock is not None:

@@ -1,6 +1,6 @@
 """The nodes of the cluster, each with its last answer: a frozen state, which the poller replaces."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.calls.node_clock import ClockOffset
@@ -15,6 +15,10 @@ from admin_console.cluster.reading.totals import NodeSums
 START_SLACK_MS = 5_000
 
 
+# A call that waits in vain for as long as it may (5 s), 10 s after the last answer, is no single packet.
+FIGURES_AGE_MS_MAX = 14_000
+
+
 class NotCallingError(Exception):
     """No calls are made: a file of the options can't be used, or the server stops; the text is a sentence."""
 
@@ -22,17 +26,30 @@ class NotCallingError(Exception):
 @dataclass(frozen=True, slots=True)
 class Answers:
     """How a node or nsqlookupd answers. Times are Unix milliseconds; 0 for never. took_ms: of the last answer. error:
-    why the last call failed, a sentence; "" where it was answered. failing_since_ms: of the first failure since the
-    last answer."""
+    why it does not answer, a sentence; "" while it answers, a single failed call included (`after_failure`).
+    failing_since_ms: of the first failure since the last answer. failures: since then, in a row."""
 
     answered_at_ms: int = 0
     took_ms: int = 0
     error: str = ""
     failing_since_ms: int = 0
+    failures: int = 0
 
     @property
     def is_answering(self) -> bool:
         return bool(self.answered_at_ms) and not self.error
+
+    def after_failure(self, error: str, now_ms: int) -> "Answers":
+        """The answers once a call has failed. A single one, as of a packet that is lost, marks no page: the figures
+        before it count until the call is repeated, unless they are old."""
+        age_ms = now_ms - self.answered_at_ms
+        is_silent = bool(self.error or self.failures or not self.answered_at_ms) or age_ms > FIGURES_AGE_MS_MAX
+        return replace(
+            self,
+            error=error if is_silent else "",
+            failing_since_ms=self.failing_since_ms or now_ms,
+            failures=self.failures + 1,
+        )
 
 
 NO_ANSWER = Answers()

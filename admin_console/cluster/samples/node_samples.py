@@ -14,7 +14,7 @@ every nsqd does is left out.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from admin_console.cluster.merging.node_figures import lacking, topic_stats
@@ -43,10 +43,12 @@ Append = Callable[[bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The last sample of a node that was written."""
+    """The last sample of a node that was written. left_out: by topic, its channels, "" for the topic itself, of which
+    the node's answer lacked a count: the sample has none of them."""
 
     snapshot: EngineSnapshot
     number: int
+    left_out: Mapping[str, Collection[str]]
 
 
 class NodeSampler:
@@ -105,11 +107,14 @@ class NodeSampler:
             is_new = is_other and node.has_begun_since(before.taken_at_ns // NS_PER_MS)
             # Another process that ran before has counted what it did elsewhere.
             before = None if is_other else before
-        snapshot = _snapshot_of(stats, now_ns, None if is_new else before)
+        left_out = {name: lacks for name, topic in stats.topics.items() if (lacks := lacking(topic))}
+        snapshot = _snapshot_of(stats, now_ns, None if is_new else before, left_out)
         previous = None if is_new else before or snapshot
+        if previous is not None and last is not None and last.left_out:
+            previous = _with_unknown(previous, snapshot, last.left_out)
         number = last.number + 1 if last is not None else 1
         self._append(encode_sample(compose_sample(snapshot, previous, None, node=node.name, sequence=number)))
-        self._last[node.name] = _Last(snapshot, number)
+        self._last[node.name] = _Last(snapshot, number, left_out)
         if self._left_out:
             logger.info("samples of nodes go on left_out=%d", self._left_out)
             self._left_out = 0
@@ -121,7 +126,25 @@ class NodeSampler:
         self._left_out += 1
 
 
-def _snapshot_of(stats: NodeStats, now_ns: int, before: EngineSnapshot | None) -> EngineSnapshot:
+def _with_unknown(
+    previous: EngineSnapshot, now: EngineSnapshot, left_out: Mapping[str, Collection[str]]
+) -> EngineSnapshot:
+    """With the figures of now for what was left out before: what came in between is unknown, and no growth."""
+    topics = {topic.topic_name: topic for topic in previous.topics}
+    for topic in now.topics:
+        name = topic.topic_name
+        lacks = left_out.get(name, ())
+        if "" in lacks or (lacks and name not in topics):
+            topics[name] = topic
+        elif lacks:
+            found = [one for one in topic.channels if one.channel_name in lacks]
+            topics[name] = replace(topics[name], channels=(*topics[name].channels, *found))
+    return replace(previous, topics=tuple(topics.values()))
+
+
+def _snapshot_of(
+    stats: NodeStats, now_ns: int, before: EngineSnapshot | None, left_out: Mapping[str, Collection[str]]
+) -> EngineSnapshot:
     """before: of the node's last sample in the same process."""
     topics = () if before is None else before.topics
     channels = {topic.topic_name: {one.channel_name: one for one in topic.channels} for topic in topics}
@@ -134,9 +157,9 @@ def _snapshot_of(stats: NodeStats, now_ns: int, before: EngineSnapshot | None) -
         connection_count=0,
         producer_count=0,
         topics=tuple(
-            topic_stats(_without(topic, lacks), stats.topic_read_at_ms(name), channels.get(name))
+            topic_stats(_without(topic, left_out.get(name, ())), stats.topic_read_at_ms(name), channels.get(name))
             for name, topic in sorted(stats.topics.items())
-            if "" not in (lacks := lacking(topic))
+            if "" not in left_out.get(name, ())
         ),
     )
 

@@ -1,11 +1,13 @@
 """Rings, trends and diagnosis of a cluster: growth by node, jumps where nodes come and go."""
 
+from collections.abc import Callable
 from typing import Any
 
 from admin_console.cluster.merging.merger import Merger
 from admin_console.cluster.reading.nodes import Node
 from admin_console.hub.hub import TOTAL, Hub, LiveState
 from admin_console.rings.figures import ARRIVED, FINISHED, GROWTH
+from admin_console.rings.rings import DEPTH_JUMPS
 from queue_engine.vocabulary.clock import NS_PER_S
 from tests.support.cluster_states import node, silent, state
 from tests.support.fake_nsqd import channel, topic
@@ -43,7 +45,7 @@ class Seconds:
 
 def test_rates_of_a_cluster_are_those_of_its_nodes_together() -> None:
     seconds = Seconds()
-    for second in range(31):
+    for second in range(61):
         count = 100 * second
         live = seconds.tick(
             seconds.node(A, 1_000 + count, 10),
@@ -62,7 +64,7 @@ def test_rates_of_a_cluster_are_those_of_its_nodes_together() -> None:
 def test_a_node_that_is_read_every_ten_seconds_grows_as_one_that_is_read_each() -> None:
     seconds = Seconds()
     read = seconds.node(A, 0, 0)
-    for second in range(41):
+    for second in range(121):
         if second % 10 == 0:
             read = seconds.node(A, 200 * second, 100 * second)
         live = seconds.tick(read)
@@ -93,6 +95,43 @@ def test_a_depth_that_comes_and_goes_with_a_node_is_no_trend() -> None:
     assert GROWTH.rate(live.rings_of(*TOTAL)) == 0
 
 
+def test_messages_that_nodes_pass_on_to_different_channels_are_no_jump() -> None:
+    seconds = Seconds()
+
+    def passing_on(name: str, of: str, count: int) -> Node:
+        document = topic("orders", channel(of, depth=count, message_count=count), depth=100 - count)
+        return node(name, {**document, "message_count": 100}, read_at_ms=seconds.second * 1000)
+
+    for count in (0, 40):
+        live = seconds.tick(passing_on(A, "billing", count), passing_on(B, "mail", count))
+    change = GROWTH.change(live.rings_of("orders"))
+    # None was lost, and none came.
+    assert change is not None
+    assert change[0] == 0
+    jumps = live.rings["orders", ""].change(DEPTH_JUMPS, 30)
+    assert jumps is not None
+    assert jumps[0] == 0
+
+
+def test_consumers_at_a_silent_node_are_not_said_to_be_missing() -> None:
+    seconds = Seconds()
+
+    def at(name: str, consumers: int, ready: int = 1) -> Node:
+        one = channel("billing", depth=10, message_count=10, client_count=consumers, ready_count=ready)
+        return node(name, topic("orders", one, message_count=10), read_at_ms=seconds.second * 1000)
+
+    def findings(*nodes: Callable[[], Node]) -> set[str]:
+        for _ in range(12):
+            live = seconds.tick(*(make() for make in nodes))
+        return {one.finding.chip for one in live.diagnoses[BILLING].states}
+
+    assert "no consumers" in findings(lambda: at(A, 0))
+    assert "no consumers" not in findings(lambda: at(A, 0), lambda: silent(at(B, 3)))
+    # Nor are those that are known said to be all.
+    assert "RDY 0" in findings(lambda: at(A, 2, 0))
+    assert "RDY 0" not in findings(lambda: at(A, 2, 0), lambda: silent(at(B, 3)))
+
+
 def test_growth_is_unknown_while_a_node_that_has_the_channel_is_silent() -> None:
     seconds = Seconds()
     for _ in range(5):
@@ -111,7 +150,9 @@ def test_a_second_snapshot_of_one_second_loses_no_growth() -> None:
     seconds.tick(seconds.node(A, 110, 0))
     seconds.second -= 1
     seconds.tick(seconds.node(A, 117, 0))
-    live = seconds.tick(seconds.node(A, 120, 0))
+    last = seconds.node(A, 120, 0)
+    for _ in range(5):
+        live = seconds.tick(last)
     change = ARRIVED.change(live.rings_of(*BILLING))
     assert change is not None
     assert change[0] == 20
