@@ -356,7 +356,7 @@ def _refuse(lacking: str) -> NoReturn:
 
 
 def no_engine(lacking: str) -> str:
-    """The sentence about what a console without an engine lacks."""
+    """The sentence about a thing that a console without an engine lacks."""
     return f"This console has no queue of its own, and so no {lacking}: it runs with --console-only."
 
 

@@ -23,7 +23,7 @@ from admin_console.gateway.gateway import (
 )
 from admin_console.views.audited_act import NONE_TICKED, STATE_CHANGED, AuditedAct, ComplaintError, NotThereError
 from admin_console.views.node_answers import node_results, node_row
-from admin_console.views.on_nodes import NODE, ON_MESSAGES, ON_ONE, Holder
+from admin_console.views.on_nodes import CREATES, NODE, ON_MESSAGES, ON_ONE, Holder
 from admin_console.views.question import SHOWN, Field, NodeRow, Question, reason_field, show_question
 from admin_console.views.standing import CHANGED, GONE, STILL, standing
 
@@ -93,6 +93,10 @@ class ActPage(AuditedAct):
         """The act that takes this one back; "" where there is none."""
         return ""
 
+    def again_url(self) -> str:
+        """The question for the nodes that are left, as it was answered."""
+        return self.url
+
     # The same for all acts.
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -138,8 +142,10 @@ class ActPage(AuditedAct):
         question, nodes = self.question(), self.nodes
         if nodes is None:
             return question
-        # A form that comes back has all its rows, as they were ticked; a link is about the nodes that it names.
-        shown = nodes.able if NODE in self.request.POST and self.action not in ON_ONE | ON_MESSAGES else nodes.chosen
+        # A form that comes back has all its rows, as they were ticked, and so has that of a new topic; a link is about
+        # the nodes that it names.
+        has_all = self.action == CREATES or NODE in self.request.POST
+        shown = nodes.able if has_all and self.action not in ON_ONE | ON_MESSAGES else nodes.chosen
         rows = [
             NodeRow(
                 holder.name,
@@ -204,7 +210,7 @@ class ActPage(AuditedAct):
         if self.nodes is not None and len(nodes) > 1:
             act = f"{self.action.replace('_', ' ').capitalize()} {self.name}"
             undo_url = self.undo_link(url)
-            return node_results(self.request, act, nodes, again_url=self.url, close_url=url, undo_url=undo_url)
+            return node_results(self.request, act, nodes, again_url=self.again_url(), close_url=url, undo_url=undo_url)
         if result.verdict == FAILED and (is_in_dialog or result.code == STATE_CHANGED):
             return self._refused_in_dialog(result)
         if is_done and (undo_url := self.undo_link(url)):

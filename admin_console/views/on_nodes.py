@@ -14,8 +14,9 @@ from urllib.parse import urlencode
 
 from admin_console.cluster.cluster import Cluster, get_cluster
 from admin_console.cluster.merging.merged import TopicPlace
+from admin_console.cluster.merging.node_figures import NO_TOPIC_ROW
 from admin_console.cluster.merging.topic_sums import merged_topic
-from admin_console.gateway.acting_nodes import ActingNode, EmbeddedNode, has_engine
+from admin_console.gateway.acting_nodes import ActingNode, EmbeddedNode, acting_nodes, has_engine
 from admin_console.gateway.fan_out import NodeResult, delete_in_order, fan_out, summary
 from admin_console.gateway.gateway import DONE, FAILED, ActOrder, ActResult, ChannelStats, Gateway, TopicStats
 from admin_console.gateway.held import has_grown, now_and_then
@@ -38,6 +39,7 @@ ON_NODES = frozenset(
     "requeue_channel",
     "release_deferred",
     "set_max_attempts",
+    "rewind_channel",
     "redrive_channel",
     "cancel_redrive",
 }
@@ -46,6 +48,7 @@ ON_MESSAGES = frozenset(f"{verb}_messages" for verb in ("finish", "requeue", "re
     "publish_again"
 }
 ON_ONE = frozenset({"publish"})  # on one node at a time
+CREATES = "create_topic"  # on nodes that do not have it: any of the cluster
 _REASONS_MAX = 3
 _OF_NSQD = re.compile(r"(.* is an nsqd and )(.*?)(, and so it is .*|\.)")
 
@@ -151,6 +154,8 @@ class OnNodes:
 
     def words_of(self, holder: Holder) -> str:
         """Its messages and consumers."""
+        if self._action == CREATES:
+            return self._words_of_maker(holder.place)
         place, one = holder.place, holder.stats(self._channel)
         if not place.is_answering:
             if not place.read_at_ms:
@@ -160,6 +165,11 @@ class OnNodes:
         paused = ", paused" if one.paused else ""
         own = " (this server)" if place.is_embedded else ""
         return f"{_held(one)}{paused}{own}"
+
+    def _words_of_maker(self, place: TopicPlace) -> str:
+        if place.is_embedded:
+            return "this server"
+        return "it answers" if place.is_answering else "it does not answer"
 
     # The act.
 
@@ -177,11 +187,13 @@ class OnNodes:
 
     def _complaint_about_counts(self, order: ActOrder) -> str:
         expected = order.details.get("expected")
+        if expected is None:
+            return ""
         is_all = order.action == "delete_topic" or order.details.get("channels_too")
         count = sum(
             messages_in_all(one.place.stats) if is_all else messages_in(one.stats(self._channel)) for one in self.chosen
         )
-        if expected is None or not has_grown(count, expected):
+        if not has_grown(count, expected):
             return ""
         name = f"{order.topic}/{order.channel}" if order.channel else order.topic
         return f"Nothing was done to {name}: {now_and_then(count, expected)}."
@@ -206,6 +218,8 @@ class OnNodes:
 def on_nodes(gateway: Gateway, action: str, topic: str, channel: str, wanted: Collection[str]) -> OnNodes | None:
     """None where this server alone is concerned: no other node has it, and the request names none. An act that names
     another node never goes to this server instead, though that node has lost the topic or left the cluster."""
+    if action == CREATES:
+        return _makers(gateway, wanted)
     if action not in ON_NODES | ON_MESSAGES or (action in ON_MESSAGES and not any(wanted)):
         return None
     cluster, live = get_cluster(), get_hub().live
@@ -224,6 +238,21 @@ def on_nodes(gateway: Gateway, action: str, topic: str, channel: str, wanted: Co
         if taken.of(channel) is not None:
             holders.insert(0, Holder(taken, EmbeddedNode(gateway)))
     return OnNodes(cluster, action, sorted(holders, key=lambda one: one.name), channel, wanted)
+
+
+def _makers(gateway: Gateway, wanted: Collection[str]) -> OnNodes | None:
+    """The nodes that can make a new topic, this server ticked where the request names none; None where there is no
+    other."""
+    cluster, own = get_cluster(), gateway.node().name
+    if cluster is None or not cluster.state.called:
+        return None
+    answering = {node.name for node in cluster.state.answering} | {own}
+    nodes = {node.name: node for node in acting_nodes(gateway).values()}
+    holders = [
+        Holder(TopicPlace("", name, name == own, name in answering, 0, None, 0, NO_TOPIC_ROW, {}, {}), node)
+        for name, node in sorted(nodes.items())
+    ]
+    return OnNodes(cluster, CREATES, holders, "", wanted or [own])
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +331,7 @@ def _remote(place: TopicPlace, node: "Node", cluster: Cluster) -> Holder:
 
 def with_nodes(url: str, names: Sequence[str]) -> str:
     """A link to a question about these nodes alone."""
-    return f"{url}?{urlencode({NODE: names}, doseq=True)}" if names else url
+    return f"{url}{'&' if '?' in url else '?'}{urlencode({NODE: names}, doseq=True)}" if names else url
 
 
 def messages_in(one: TopicStats | ChannelStats) -> int:

@@ -1,7 +1,12 @@
-"""Rewinding a channel: a preview first, then exactly that, even if messages are published or consumed in between."""
+"""Rewinding a channel: a preview first, then exactly that, even if messages are published or consumed in between.
+
+Other nodes give no preview. Where they take part, each goes to the place in its own log, once the name is typed.
+"""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
@@ -11,7 +16,7 @@ from admin_console.gateway.sentences import counted
 from admin_console.messages.message_filter import OFFSET_DIGITS_MAX, is_offset, time_ns_of
 from admin_console.views.act_page import CHANNEL, ActPage
 from admin_console.views.audited_act import ComplaintError
-from admin_console.views.question import SHOWN, Choice, Field, Question
+from admin_console.views.question import SHOWN, Choice, Field, Question, typed_name_field
 
 _PLACES = {
     "start": "the oldest message in the log",
@@ -43,7 +48,14 @@ class RewindChannel(ActPage):
     _preview: SeekPreview | None = None
     _confirmed: Shown
 
+    @cached_property
+    def _is_over_nodes(self) -> bool:
+        """Whether another node is among those that rewind."""
+        return self.nodes is not None and not all(one.place.is_embedded for one in self.nodes.chosen)
+
     def question(self) -> Question:
+        if self._is_over_nodes:
+            return self._over_nodes()
         if self._preview is None:
             return self._where()
         preview, shown = self._preview, self._shown(self._preview)
@@ -69,9 +81,7 @@ class RewindChannel(ActPage):
 
     def _where(self) -> Question:
         """The first step, the choice of a place. The second one is the preview."""
-        chosen = self._given("place") or "start"
-        places = tuple(Choice(value, label, value == chosen) for value, label in _PLACES.items())
-        offset, at, depth = self._given("offset"), self._given("at"), self.channel_stats().depth
+        depth = self.channel_stats().depth
         return self.pose(
             f"Rewind {self.name}",
             [
@@ -79,13 +89,36 @@ class RewindChannel(ActPage):
                 _IN_FLIGHT,
                 "The preview shows the result in counts. Nothing is done before you confirm it.",
             ],
-            [
-                Field("place", "Rewind to", kind="select", choices=places),
-                Field("offset", "Offset", value=offset, help="For “an offset”.", length_max=OFFSET_DIGITS_MAX),
-                Field("at", "Time", "time", at, help="For “a time”."),
-            ],
+            self._place_fields(),
             button="Preview",
         )
+
+    def _over_nodes(self) -> Question:
+        """One step: the counts are those of the nodes' rows."""
+        return self.pose(
+            f"Rewind {self.name}",
+            [
+                "Each node goes to this place in its own log. Going back repeats messages; going forward skips them.",
+                _IN_FLIGHT,
+                "There is no preview over nodes: the result of each has the new depth. A node alone takes an offset.",
+            ],
+            [*self._place_fields(), typed_name_field(self.name)],
+            is_dangerous=True,
+        )
+
+    def _place_fields(self) -> list[Field]:
+        chosen = self._given("place") or "start"
+        places = tuple(Choice(value, label, value == chosen) for value, label in _PLACES.items())
+        offset, at = self._given("offset"), self._given("at")
+        return [
+            Field("place", "Rewind to", kind="select", choices=places),
+            Field("offset", "Offset", value=offset, help="For “an offset”.", length_max=OFFSET_DIGITS_MAX),
+            Field("at", "Time", "time", at, help="For “a time”."),
+        ]
+
+    def again_url(self) -> str:
+        given = {name: self._given(name) for name in ("place", "offset", "at")}
+        return f"{self.url}?{urlencode({name: text for name, text in given.items() if text})}"
 
     def _given(self, name: str) -> str:
         return str(self.request.POST.get(name, "") or self.request.GET.get(name, "")).strip()[:40]
@@ -100,6 +133,8 @@ class RewindChannel(ActPage):
         return Shown(self._choice(), preview.offset, is_on)
 
     def post(self, request: HttpRequest, **_: str) -> HttpResponse:
+        if self._is_over_nodes or (self.nodes is not None and not self.nodes.chosen):
+            return super().post(request)
         complaints: tuple[str, ...] = ()
         try:
             if request.POST.get("confirmed"):
@@ -176,12 +211,27 @@ class RewindChannel(ActPage):
         return Target(word=place)
 
     def details(self) -> dict[str, Any]:
+        if self.nodes is not None and not self.nodes.chosen:
+            return {}  # none is ticked, or none can: it is refused
+        if self._is_over_nodes:
+            return self._details_over_nodes()
         shown = self._confirmed
         # The engine checks once more in the same turn, and refuses an act that it can't do exactly as shown.
         return {"target": Target(offset=shown.offset, is_exact=not shown.is_on), "keep_finished": shown.is_on}
 
+    def _details_over_nodes(self) -> dict[str, Any]:
+        assert self.nodes is not None
+        self.check_typed_name()
+        target = self._target()
+        if target.offset is not None and len(self.nodes.chosen) > 1:
+            raise ComplaintError("An offset is a place in the log of one node: tick one. Nothing was done.")
+        return {"target": target, "keep_finished": target.word == "end"}
+
     def audit_detail(self, details: dict[str, Any]) -> str:
-        return f"offset {details['target'].offset}"
+        target = details.get("target")
+        if target is None:
+            return ""
+        return f"offset {target.offset}" if target.offset is not None else self._choice()
 
 
 _IN_FLIGHT = "Messages in flight are taken from their consumers, whose FIN then comes too late."

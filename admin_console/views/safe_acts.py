@@ -1,6 +1,7 @@
 """Acts that lose nothing: create, publish, retry, release deferred; pausing is in `admin_console/views/pausing.py`."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -50,13 +51,17 @@ class CreateTopic(ActPage):
 
     def question(self) -> Question:
         wanted = self.request.POST.get("topic", "") or self.request.GET.get("topic", "")
-        chosen = self.request.POST.get("storage", "") or self.gateway.node().storage
+        given = self.request.POST or self.request.GET
+        chosen = given.get("storage", "") or self.gateway.node().storage
         return Question(
             title="Create a topic",
             button="Create topic",
             post_url=self.url,
             cancel_url=reverse("topics"),
-            consequences=["The first message published to a topic also creates it."],
+            consequences=[
+                "The first message published to a topic also creates it.",
+                *(["Lookup creates one at nsqlookupds, too."] if self.nodes and self.nodes.has_lookupds else []),
+            ],
             fields=[
                 Field("topic", "Name", value=wanted, help=NAME_HELP, is_required=True, length_max=NAME_LENGTH_MAX),
                 Field(
@@ -68,6 +73,13 @@ class CreateTopic(ActPage):
                 ),
             ],
         )
+
+    def after_url(self) -> str:
+        # Of other nodes the page has no figures yet.
+        return self.page_url if self.nodes is None or self.nodes.has_own else reverse("topics")
+
+    def again_url(self) -> str:
+        return f"{self.url}?{urlencode({'topic': self.topic, 'storage': self.request.POST.get('storage', '')})}"
 
     def details(self) -> dict[str, Any]:
         self.topic = checked_name(self.request.POST.get("topic", "").strip(), "topic")

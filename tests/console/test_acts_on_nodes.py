@@ -465,7 +465,8 @@ def test_rows_of_nodes_are_selected_for_the_acts_that_they_can_do(tmp_path: Path
         assert (path, unable) == ("/topics/orders/billing/~empty/", "")
         assert acts["Max attempts on these…"][1].split() == sorted([a.address, b.address])
         assert {"❚❚ Pause on these…", "▶ Resume on these…"} <= acts.keys()
-        assert f"{a.address} is an nsqd and lets no operator move messages of a channel and has no quarantine." in html
+        lacks = "keeps no past messages, lets no operator move messages of a channel and has no quarantine"
+        assert f"{a.address} is an nsqd and {lacks}." in html
         # The form is a GET with the nodes: the question has these alone, without a script, too.
         question = browser.get(path, {"node": [a.address, console.own]}).content.decode()
         assert nodes_in(question) == sorted([a.address, console.own])
@@ -531,3 +532,74 @@ def test_a_nodes_page_hides_it_from_consumers_as_lookup_does(tmp_path: Path) -> 
             html = client_of(make_user("bob", role=Role.VIEWER)).get(f"/nodes/{a.address}/").content.decode()
             assert tombstone not in html
             assert re.search(r'aria-disabled="true" title="Needs the role [^"]*">Tombstone…', html)
+
+
+def test_a_channel_is_rewound_on_other_penstocks_and_the_rest_again_to_the_same_place(tmp_path: Path) -> None:
+    rewind = "/topics/orders/billing/~rewind/"
+    orders = topic("orders", channel("billing", depth=3))
+    done = (200, {}, b'{"offset":0,"oldest_offset":0,"end_offset":9,"depth":9}')
+    with (
+        nsqd(4) as a,
+        FakeNsqd.of(orders, version="1.3.0+penstock.0.2.0") as b,
+        cluster_console(tmp_path, a, b) as console,
+    ):
+        own_orders(console, 5)
+        console.see_topic("orders", 2)
+        b.answers["/channel/seek"] = (403, {}, b'{"message":"NOT_ALLOWED"}')
+        browser = client_of(make_user())
+        question = browser.get(rewind, headers=DIALOG).content.decode()
+        assert "Rewind orders/billing on 2 nodes" in words(question)
+        assert f"{a.address} is an nsqd and keeps no past messages." in words(question)
+        assert nodes_in(question) == sorted([b.address, console.own])
+        form = {**fields_of(question), "place": "offset", "offset": "0", "typed_name": "orders/billing"}
+        assert (
+            "An offset is a place in the log of one node" in browser.post(rewind, form, headers=JSON).json()["message"]
+        )
+        unconfirmed = {**form, "place": "start", "typed_name": ""}
+        assert "Type orders/billing to confirm" in browser.post(rewind, unconfirmed, headers=JSON).json()["message"]
+        assert b.acts == []
+        answer = browser.post(rewind, {**form, "place": "start", "reason": "replay"}, headers=DIALOG).content.decode()
+        assert "done on 1 of 2 nodes" in words(answer)
+        assert f"✓ {console.own} : Rewound orders/billing: its depth is 5 now." in words(answer)
+        row = last_row()
+        assert (row.action, row.verdict, row.reason) == ("rewind_channel", Verdict.FAILED, "replay")
+        assert sorted(row.detail.split("; ")) == sorted([f"{console.own} done", f"{b.address} NOT_ALLOWED"])
+        (again,) = re.findall(r'href="([^"]*)"[^>]*>Try the rest again', answer)
+        b.answers["/channel/seek"] = done
+        question = browser.get(unescape(again), headers=DIALOG).content.decode()
+        assert nodes_in(question) == [b.address]
+        assert re.search(r'<option\s+value="start" selected', question)
+        form = {**fields_of(question), "place": "start", "typed_name": "orders/billing"}
+        answer = browser.post(rewind, form, headers=JSON).json()
+        assert (answer["ok"], answer["message"]) == (True, "Rewound orders/billing to offset 0: its depth is 9 now.")
+        assert b.acts[-1].query == {"topic": "orders", "channel": "billing", "to": "start"}
+        # This server alone shows its preview first.
+        preview = browser.post(rewind, {"node": console.own, "place": "start"}, headers=DIALOG).content.decode()
+        assert "The channel continues at offset 0 (the topic holds offsets 0 to 4)" in words(preview)
+
+
+def test_a_topic_is_created_on_the_nodes_that_are_ticked(tmp_path: Path) -> None:
+    create = "/topics/~create/"
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        browser = client_of(make_user())
+        question = browser.get(create, headers=DIALOG).content.decode()
+        assert nodes_in(question) == [console.own], "as on one server"
+        assert all(f'name="node" value="{one.address}"' in question for one in (a, b))
+        form = {**fields_of(question), "topic": "clicks", "storage": "log"}
+        b.answers["/topic/create"] = (403, {}, b'{"message":"NOT_ALLOWED"}')
+        answer = browser.post(create, {**form, "node": [a.address, b.address]}, headers=DIALOG).content.decode()
+        assert "Create topic clicks: done on 1 of 2 nodes" in words(answer)
+        assert ("clicks" in a.topics, "clicks" in b.topics) == (True, False)
+        assert console.engine.calls.stats(topic="clicks").result(10).topics == ()
+        assert sorted(last_row().detail.split("; ")) == sorted([f"{a.address} done", f"{b.address} NOT_ALLOWED"])
+        (again,) = re.findall(r'href="([^"]*)"[^>]*>Try the rest again', answer)
+        del b.answers["/topic/create"]
+        question = browser.get(unescape(again), headers=DIALOG).content.decode()
+        assert (nodes_in(question), 'value="clicks"' in question) == ([b.address], True)
+        assert browser.post(create, {"topic": "clicks", "node": [b.address, console.own]}, headers=JSON).json()["ok"]
+        assert "clicks" in b.topics
+        assert len(console.engine.calls.stats(topic="clicks").result(10).topics) == 1
+        assert not browser.post(create, {"topic": "more", "node": [""]}, headers=JSON).json()["ok"]
+        # A program that names no node means this server.
+        assert browser.post(create, {"topic": "mine"}, headers=JSON).json()["ok"]
+        assert "mine" not in a.topics | b.topics
