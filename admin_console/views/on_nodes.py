@@ -140,7 +140,8 @@ class OnNodes:
             return question
         return replace(
             question,
-            title=question.title + (self.where if self.chosen else ""),
+            # Of a new topic the rows that are not ticked are there, too.
+            title=question.title + (self.where if self.chosen and self._action != CREATES else ""),
             button=question.button + (f" on {rows[0].name}" if len(rows) == 1 else " on the ticked nodes"),
             consequences=[*question.consequences, *self.reasons()],
             nodes=list(rows),
