@@ -93,7 +93,7 @@ class InFlightReader:
                     lacking[node.name] = reason
                     continue
                 if not place.is_answering:
-                    lacking[node.name] = "it does not answer"
+                    lacking[node.name] = "no answer"
                     continue
                 one = self._of.setdefault((topic, channel, node.name), _OfNode())
                 one.shown_s = now_s
@@ -112,7 +112,7 @@ class InFlightReader:
             if one.error:
                 lacking[name] = one.error
             elif one.rows is None:
-                lacking[name] = "it has not answered yet"
+                lacking[name] = "no answer yet"
             else:
                 found += [_held(name, row, one.read_s) for row in one.rows]
         return tuple(sorted(found, key=lambda each: each.stats.deadline_in_ms)), lacking
@@ -126,7 +126,7 @@ def _begin(one: _OfNode, messages: "NodeMessages", topic: str, channel: str) -> 
     try:
         begun = messages.begin_message_rows(topic, channel, MessageQuery(state=IN_FLIGHT, limit=LIMIT))
     except ReadRefusedError as exc:
-        one.error = str(exc)
+        one.error = str(exc).removesuffix(".")
         return
     one.pending = begun.then(lambda answer: answer.rows)
 
@@ -140,7 +140,7 @@ def _take(one: _OfNode) -> None:
     try:
         one.rows, one.error, one.read_s = pending(), "", time.monotonic()
     except ReadRefusedError as exc:
-        one.error = str(exc)
+        one.error = str(exc).removesuffix(".")
 
 
 def _held(node: str, row: MessageRow, read_s: float) -> Held:

@@ -75,6 +75,11 @@ def ended_pause(pause: Pause, *, was_down: bool) -> str:
 NAMED_MAX = 5  # nodes that a sentence names
 
 
+def of_nodes(names: list[str], text: str) -> str:
+    """`a: this can't be undone: it is an nsqd`, `a and b: this can't be undone: each is an nsqd`."""
+    return f"{and_list(names)}: {text if len(names) == 1 else text.replace(': it is ', ': each is ', 1)}"
+
+
 def not_listed(nodes: Iterable[tuple[str, str]]) -> list[str]:
     """Why the messages of nodes can't be listed, a sentence for each reason. nodes: each with its reason."""
     by_reason: dict[str, list[str]] = {}

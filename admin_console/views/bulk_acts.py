@@ -33,7 +33,7 @@ from admin_console.gateway.gateway import (
     is_valid_name,
     why_not,
 )
-from admin_console.gateway.sentences import and_list, counted, message_counts
+from admin_console.gateway.sentences import and_list, counted, message_counts, of_nodes
 from admin_console.hub.hub import get_hub
 from admin_console.screens import channel_list, topics
 from admin_console.views import risky_acts
@@ -287,7 +287,7 @@ class BulkAct(View):
                 by_undo.setdefault(one.undo_on(holder), {})[holder.name] = None
             if one.nodes is None and not why_not("read_messages", topic.storage, target.topic):
                 emptied.setdefault(target.topic, []).append(target.channel)
-        sentences += [f"{and_list(list(names))}: {undo}." for undo, names in by_undo.items()]
+        sentences += [f"{of_nodes(list(names), undo)}." for undo, names in by_undo.items()]
         return [*dict.fromkeys(sentences), *([page.room_made(self.gateway, emptied)] if emptied else [])]
 
     @cached_property

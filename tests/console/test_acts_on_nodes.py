@@ -291,7 +291,7 @@ def test_an_act_on_a_selection_goes_to_the_nodes_of_each(tmp_path: Path) -> None
         assert "orders/billing: 12 messages, 0 consumers, on 3 nodes" in text
         assert f"clicks/archive: 2 messages, 0 consumers, on {b.address}" in text
         nsqds = " and ".join(sorted([a.address, b.address]))
-        assert text.count(f"{nsqds}: this can't be undone: it is an nsqd and has no trash.") == 1
+        assert text.count(f"{nsqds}: this can't be undone: each is an nsqd and has no trash.") == 1
         assert re.search(rf"{console.own}: this can be undone for \S+\.", text), text
         lines = {"on": "orders/billing 12\nclicks/archive 2", "typed_name": "2 channels"}
         answer = browser.post("/topics/~selected/empty-channel/", lines, headers=JSON).json()

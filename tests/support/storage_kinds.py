@@ -200,6 +200,7 @@ ONCE: dict[str, str] = {
     "client/test_strange_servers.py": "servers that are not ours",
     "console/test_lookup_on_nodes.py": "it is about nodes and nsqlookupds",
     "console/test_acts_on_nodes.py": "it is about nodes; cluster/contract has the acts, console/test_acts both kinds",
+    "console/test_remote_alone.py": "it is about nodes; console/test_channel_messages has both kinds",
     "console/test_remote_messages.py": "it is about nodes; console/test_channel_messages has both kinds",
     "clients/test_auth.py": "who may do what",
     "clients/test_console_tls.py": "what lies between a socket and its session",

@@ -239,10 +239,11 @@ class _Reading:
             name = self._name(entry, "channel_name", found)
             if name is not None:
                 clients = self.clients(entry.get("clients")) if self._with_clients else None
-                documents = documents_of(entry.get, topic)
-                found[name] = NodeChannel(
-                    name, _channel_figures(entry.get), _latency(entry), clients, documents=documents
-                )
+                get = entry.get
+                # Most have none: a call for each of a node's channels is a tenth of its reading.
+                has_any = get("pause") or get("ramp") or get("redrive")
+                documents = documents_of(get, topic) if has_any else NO_DOCUMENTS
+                found[name] = NodeChannel(name, _channel_figures(get), _latency(entry), clients, 0, documents)
         return found
 
     def clients(self, entries: Any) -> tuple[Figures, ...] | None:
