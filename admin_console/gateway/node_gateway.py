@@ -17,7 +17,15 @@ from admin_console.cluster.reading.nodes import Node, NotCallingError
 from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, UNKNOWN, ActOrder, ActResult, Asker
 from admin_console.gateway.held import Held, has_grown, now_and_then
-from admin_console.gateway.node_requests import number_in, outcome_of, requests_of, why_node_can_not
+from admin_console.gateway.node_requests import (
+    has_no_such_act,
+    lacks_a_parameter,
+    number_in,
+    outcome_of,
+    path_of,
+    requests_of,
+    why_node_can_not,
+)
 from admin_console.gateway.sentences import outcome_counts
 from admin_console.pacing.pace import PACE
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
@@ -26,6 +34,8 @@ from queue_engine.vocabulary.acts.table import ACTS, USES
 
 # Figures before, the act, figures after: each has the time of one call (--http-client-request-timeout).
 CALLS_OF_AN_ACT = 3
+# Parameter → the detail that the sentence leaves out where the node does not take it.
+_WITHOUT = {"for": "for_ms", "until": "until_ms", "ramp": "ramp_ms"}
 
 
 class NodeGateway:
@@ -41,7 +51,7 @@ class NodeGateway:
 
     @property
     def ends_pauses(self) -> bool:
-        return self._node.info is not None and self._node.info.is_penstock
+        return self._node.info is not None and self._node.info.takes("/channel/pause", "for")
 
     def why_not(self, action: str) -> str:
         return why_node_can_not(self._node, action)
@@ -83,11 +93,10 @@ class _Doing:
         self._node = node
         self._http = http
         self._order = order
-        self._is_penstock = node.info is not None and node.info.is_penstock
 
     async def act(self) -> ActResult:
         order = self._order
-        if reason := why_node_can_not(self._node, order.action):
+        if reason := why_node_can_not(self._node, order.action) or lacks_a_parameter(self._node, order):
             return self._failed(reason, "NOT_SUPPORTED")
         try:
             topic, before = await self._figures()
@@ -99,7 +108,7 @@ class _Doing:
         if complaint := self._complaint_about_counts(before):
             return self._failed(complaint, "COUNTS_CHANGED")
         try:
-            requests = requests_of(order, before, is_penstock=self._is_penstock)
+            requests = requests_of(order, before, self._node.info)
         except UnicodeDecodeError:
             return self._failed(f"its key is not UTF-8, and {self._node.name} takes no other by HTTP", "INVALID_KEY")
         bodies: list[bytes] = []
@@ -141,11 +150,14 @@ class _Doing:
     def _complaint_about_counts(self, before: Held | None) -> str:
         """nsqd compares no counts: the figures of this moment stand in for it."""
         expected = self._order.details.get("expected")
-        if self._is_penstock or expected is None or before is None:
+        if expected is None or before is None or self._takes("expected"):
             return ""
         is_all = self._order.action == "delete_topic" or self._order.details.get("channels_too")
         count = (before.in_all if is_all else before).messages
         return now_and_then(count, expected) if has_grown(count, expected) else ""
+
+    def _takes(self, parameter: str) -> bool:
+        return self._node.info is not None and self._node.info.takes(path_of(self._order.action), parameter)
 
     async def _sent(self, path: str, query: Mapping[str, str], body: bytes) -> bytes:
         try:
@@ -174,9 +186,8 @@ class _Doing:
         details = self._order.details
         if self._order.action == "rewind_channel":
             return {"target": Target(offset=number_in(bodies[0], "offset"))} if bodies else {}
-        if self._is_penstock:
-            return details
-        return {name: value for name, value in details.items() if name not in ("for_ms", "until_ms", "ramp_ms")}
+        left_out = {keyword for name, keyword in _WITHOUT.items() if not self._takes(name)}
+        return {name: value for name, value in details.items() if name not in left_out}
 
     def _failed(self, reason: str, code: str) -> ActResult:
         return ActResult(FAILED, f"Nothing was done to {_name_of(self._order)}: {reason}.", code)
@@ -184,8 +195,7 @@ class _Doing:
     def _refused(self, refused: HttpRefusedError) -> ActResult:
         code = refused.word or f"HTTP_{refused.status}"
         if refused.status == 404 and refused.word == "NOT_FOUND":
-            product = self._node.info.product if self._node.info is not None else "another version"
-            return self._failed(f"{self._node.name} runs {product}, which has no such act", "NOT_SUPPORTED")
+            return self._failed(has_no_such_act(self._node), "NOT_SUPPORTED")
         return self._failed(self._why_refused(refused), code)
 
     def _why_refused(self, refused: HttpRefusedError) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from admin_console.cluster.reading.node_info import MESSAGES_PATH, PUBLISH_PATH, NodeInfo
 from admin_console.cluster.reading.nodes import Node
 from admin_console.gateway.gateway import ActOrder
 from admin_console.gateway.held import Held
@@ -13,12 +14,13 @@ from queue_engine.delivery.stats import MessageResult, Outcome
 from queue_engine.engine.acts.log_acts import Target
 from queue_engine.engine.messages.rows import DEFERRED, IN_FLIGHT, QUARANTINED, WAITING
 from queue_engine.vocabulary.acts.parameters import Duration, Parameter, Position
-from queue_engine.vocabulary.acts.table import ACTS, kinds_of
+from queue_engine.vocabulary.acts.table import ACTS, USES, kinds_of
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.options.durations import format_duration
 
-_PUBLISH_PATH = "/pub"
 _TEXT_LENGTH_MAX = 200
+# This console ends the pause and compares the counts itself; without the last two the act is the same.
+_CAN_LACK = frozenset({"for", "until", "expected", "reason", "ramp"})
 
 
 def why_node_can_not(node: Node, action: str) -> str:
@@ -31,16 +33,59 @@ def why_node_can_not(node: Node, action: str) -> str:
     # An act without a role is one over HTTP alone, on a path of its own.
     if action in ACTS and ACTS[action].role is not None and not path_of(action):
         return f"{node.name} does this at its own console alone"
+    if (path := path_of(action)) and not node.info.has_path(path):
+        return has_no_such_act(node)
     return ""
 
 
+def has_no_such_act(node: Node) -> str:
+    """The same, of a node whose version lacks the act."""
+    product = node.info.product if node.info is not None else "another version"
+    return f"{node.name} runs {product}, which has no such act"
+
+
+def lacking(node: Node) -> str:
+    """Acts and uses of this console that a node lacks, as its page shows them; "" where it has all."""
+    info = node.info
+    if info is None:
+        return ""
+    if not info.is_penstock:
+        return ", ".join(dict.fromkeys(filter(None, (kinds_of(name).nsqd for name in (*ACTS, *USES)))))
+    found = []
+    for http in (act.http for act in ACTS.values() if act.http is not None):
+        if not info.has_path(http.path):
+            found.append(http.path)
+        else:
+            names = [one.name for each in http.parameters for one in _single(each)]
+            found += [f"{name} of {http.path}" for name in names if not info.takes(http.path, name)]
+    return f"its version has no {', '.join(found)}" if found else ""
+
+
+def _single(parameter: Parameter | Position) -> tuple[Parameter, ...]:
+    return tuple(parameter) if isinstance(parameter, Position) else (parameter,)
+
+
 def path_of(action: str) -> str:
-    """Of an act in a node's API; "" where it has none."""
+    """Of an act or use in a node's API; "" where it has none."""
+    if action not in ACTS:
+        return MESSAGES_PATH if action == "list_messages" else ""
     http = ACTS[action].http
-    return _PUBLISH_PATH if action == "publish" else http.path if http is not None else ""
+    return PUBLISH_PATH if action == "publish" else http.path if http is not None else ""
 
 
-def requests_of(order: ActOrder, before: Held | None, *, is_penstock: bool) -> list[tuple[str, dict[str, str], bytes]]:
+def lacks_a_parameter(node: Node, order: ActOrder) -> str:
+    """Why a Penstock can't do an order as it is: it would ignore a parameter that its version lacks. A sentence without
+    its full stop; "" where it can."""
+    info, path = node.info, path_of(order.action)
+    if info is None or not info.is_penstock:
+        return ""
+    for name, value in _query_of(order).items():
+        if name not in _CAN_LACK and value not in ("", "0", "false") and not info.takes(path, name):
+            return f"{node.name} runs {info.product}, which has no “{name}” for it"
+    return ""
+
+
+def requests_of(order: ActOrder, before: Held | None, info: NodeInfo | None) -> list[tuple[str, dict[str, str], bytes]]:
     """Path, query and body of each that the act needs. before: the figures of its object."""
     details = order.details
     path, query = path_of(order.action), {"topic": order.topic}
@@ -50,8 +95,8 @@ def requests_of(order: ActOrder, before: Held | None, *, is_penstock: bool) -> l
         key = details.get("key", b"").decode()
         defer = {"defer": str(details["defer_ms"])} if details.get("defer_ms") else {}
         return [(path, query | defer | ({"key": key} if key else {}), body) for body in details["bodies"]]
-    if is_penstock:
-        query |= _query_of(order)
+    if info is not None and info.is_penstock:
+        query |= {name: value for name, value in _query_of(order).items() if info.takes(path, name)}
     if "ids" in details or "offsets" in details:
         ids = b"\n".join(one.encode() for one in details.get("ids", ()))
         by_offset = [(path, query | {"offset": str(one)}, b"") for one in details.get("offsets", ())]
@@ -97,9 +142,8 @@ def outcome_of(order: ActOrder, before: Held | None, bodies: Sequence[bytes]) ->
 def _query_of(order: ActOrder) -> dict[str, str]:
     """The parameters of the act's row beside the names, as a Penstock reads them."""
     http = ACTS[order.action].http
-    assert http is not None
     query: dict[str, str] = {}
-    for parameter in http.parameters:
+    for parameter in http.parameters if http is not None else ():
         keyword = parameter.word.keyword if isinstance(parameter, Position) else parameter.keyword
         value = order.details.get(keyword)
         if value is None:

@@ -11,6 +11,7 @@ from admin_console.cluster.reading.registrations import Registration
 from admin_console.gateway.client_list import ClientList
 from admin_console.gateway.cluster_view import ClusterView, OwnNode
 from admin_console.gateway.gateway import CHANNEL_HELP, ChannelStats, TopicStats, full_version
+from admin_console.gateway.node_requests import lacking
 from admin_console.screens.cells import BaseCell, Cell, Chip, StateCell
 from admin_console.screens.client_lines import lines_of as client_lines
 from admin_console.screens.clients import cells, columns_without, row_key
@@ -183,6 +184,7 @@ def _facts(line: NodeLine, own: OwnNode | None, node: Node | None) -> list[tuple
                 ("Region", info.region),
                 ("Zone", info.zone),
                 ("Started", _since(who.started_s * 1_000)),
+                ("Limits", lacking(node)),
             ]
         facts += [
             ("Called at", target.url),

@@ -148,8 +148,9 @@ class OnNodes:
         )
 
     def reasons(self) -> list[str]:
-        """Why nodes are left out, a sentence each; the last one counts those beyond three."""
-        texts = [f"{reason}." for reason in self.left_out.values()]
+        """Why nodes are left out, a sentence each, different reasons first; the last one counts those beyond three."""
+        first = {reason.removeprefix(name): reason for name, reason in reversed(self.left_out.items())}
+        texts = [f"{reason}." for reason in sorted(self.left_out.values(), key=lambda one: one not in first.values())]
         more = len(texts) - _REASONS_MAX
         return [*texts[:_REASONS_MAX], *([f"{counted(more, 'further node')} can't do it, too."] if more > 0 else [])]
 

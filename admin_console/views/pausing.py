@@ -79,9 +79,9 @@ class PausePage(_PauseAct):
         names = [one.name for one in self.nodes.chosen if not one.node.ends_pauses] if self.nodes is not None else []
         if not names:
             return []
-        are, ends = ("is an nsqd", "ends") if len(names) == 1 else ("are nsqds", "end")
+        ends = "ends" if len(names) == 1 else "end"
         resumes = "this console resumes it then, or at its next start where it does not run at that time"
-        return [f"{and_list(names)} {are} and {ends} no pause: where it has an end, {resumes}."]
+        return [f"{and_list(names)} {ends} no pause: where it has an end, {resumes}."]
 
     def _about_pause(self, one: TopicStats | ChannelStats) -> list[str]:
         now_ms = units.now_ms()

@@ -72,6 +72,7 @@ ONLY: dict[str, tuple[str, str]] = {
     "engine/test_ends.py": (LOG, "a disk queue has no trash, leases, cursors or quarantine"),
     "engine/trash/test_topics.py": (LOG, "a disk queue has no trash"),
     "test_the_oldest_age_goes_on_behind_a_quarantined_message": (LOG, "a disk queue has no quarantine"),
+    "console/test_versions_side_by_side.py": (LOG, "the nodes are others"),
     "browser/test_by_node.py": (LOG, "it is about the page"),
     "browser/test_zones.py": (LOG, "it is about the page"),
     "console/screens/test_agreement.py": (LOG, "no engine runs"),

@@ -1,6 +1,6 @@
 """One node being read, in a task of its own: it makes one call at a time, so no answer overtakes a newer one.
 
-    /info, when it may have restarted
+    /info, when it may have restarted; of a Penstock /openapi.json, too
     /stats of all topics              every period; with clients while a page shows all of them
     /stats of a topic that it has     every second, while a page shows that topic
 
@@ -12,6 +12,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from zlib import crc32
 
@@ -19,7 +21,7 @@ from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.calls.node_clock import ClockOffset
 from admin_console.cluster.calls.node_http import NodeAnswer, NodeHttp
 from admin_console.cluster.reading.members import Identity, Member
-from admin_console.cluster.reading.node_info import NodeInfo, node_info_in
+from admin_console.cluster.reading.node_info import NodeInfo, node_info_in, paths_in
 from admin_console.cluster.reading.node_rates import NO_RATES, NodeRates
 from admin_console.cluster.reading.node_stats import NodeStats, node_stats_in
 from admin_console.cluster.reading.nodes import NO_ANSWER, Answers, Node
@@ -208,7 +210,8 @@ class NodeReading:
         with_clients = self._shows_clients()
         answer, stats = await self._read_stats(with_clients=with_clients)
         assert self.info is not None
-        if self.info.identity.started_s != stats.started_s:
+        is_same = self.info.identity.started_s == stats.started_s and stats.version in ("", self.info.version)
+        if not is_same:
             await self._read_info()
         began_s = time.thread_time()
         self.stats = stats.after(self.stats, () if with_clients else self._watches.with_clients())
@@ -262,5 +265,10 @@ class NodeReading:
         info = node_info_in(answer.document)
         if info is None:
             raise AnswerError(f"{self._target.url}/info answered with another document than an nsqd's")
+        if info.is_penstock and info.identity != self._own():
+            # Without its paths an act of a later version is refused when it is sent.
+            with suppress(HttpRefusedError, UnreachableError):
+                paths = paths_in((await self._http.read_node(self._target, "/openapi.json")).document)
+                info = replace(info, paths=paths)
         self.info = info
         return answer
