@@ -22,14 +22,14 @@ ACL_HEADER = ConsoleOption(
     "--acl-http-header",
     "",
     "HEADER",
-    "the header with the user's name that a trusted proxy sets, as for nsqadmin (default: none is read)",
+    "the header in which a trusted proxy names the user, who is logged in then, as for nsqadmin (default: none)",
 )
 # Not --admin-user, as nsqadmin has it: PENSTOCK_ADMIN_USER names the first admin.
 ADMIN_USERS = ConsoleOption(
     "--acl-admin-user",
     "",
     "NAME",
-    "a name in --acl-http-header whose user is an admin; others are viewers",
+    "a name in --acl-http-header whose user is an admin, and others are viewers; without one all are admins",
     is_list=True,
 )
 NOTIFIED = ConsoleOption(
@@ -51,6 +51,8 @@ API_FROM = ConsoleOption(
 )
 NSQADMIN_OPTIONS = (BASE_PATH, ACL_HEADER, ADMIN_USERS, NOTIFIED, CONFIG_FROM, API_FROM)
 
+# The paths of nsqadmin's interface.
+_PATHS = ("/api/topics", "/api/nodes", "/api/counter", "/api/graphite", "/config")
 # A header's name, as HTTP has it.
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _USER_LENGTH_MAX = 150
@@ -94,6 +96,11 @@ class NsqadminOptions:
         if complaints:
             raise ValueError("\n".join(complaints))
         return found
+
+
+def is_of_nsqadmin(path: str) -> bool:
+    """Whether nsqadmin's interface has the path."""
+    return any(path == one or path.startswith(f"{one}/") for one in _PATHS)
 
 
 def _header(text: str) -> str:

@@ -64,6 +64,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "admin_console.accounts.session_age.SessionAge",
+    "admin_console.security.proxy_users.ProxyUsers",
     "admin_console.nsqadmin.callers.NsqadminCallers",
     "django.contrib.messages.middleware.MessageMiddleware",
     "admin_console.permissions.enforce.EnforcePermissions",
@@ -111,6 +112,11 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # Accounts. Sessions that the disk refuses wait in memory.
 SESSION_ENGINE = "admin_console.accounts.waiting_sessions"
 AUTH_USER_MODEL = "admin_console.User"
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    # For requests whose user a trusted proxy names; others have none to give it.
+    "admin_console.accounts.proxy_names.ProxyUsersBackend",
+]
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 PASSWORD_HASHERS = ["admin_console.accounts.hashers.ConsoleArgon2Hasher"]

@@ -16,6 +16,7 @@ from django.utils.crypto import constant_time_compare
 
 from admin_console.accounts import session_age
 from admin_console.accounts.models import User
+from admin_console.accounts.proxy_names import ProxyNameError, is_by_proxy, name_of_socket, role_of
 from admin_console.accounts.waiting_sessions import WAITING, SessionStore
 from admin_console.permissions.table import SOCKETS
 from admin_console.vocabulary.roles import Role
@@ -25,11 +26,12 @@ _KEYS_PER_QUERY = 500
 
 @dataclass(frozen=True, slots=True)
 class SocketUser:
-    """The user of a socket, as the database had him at the last check."""
+    """The user of a socket, as the database had him at the last check. is_by_proxy: a trusted proxy named him."""
 
     user_id: int
     username: str
     role: Role
+    is_by_proxy: bool = False
 
 
 def session_key_of(scope: Mapping[str, Any]) -> str:
@@ -48,15 +50,22 @@ def session_key_of(scope: Mapping[str, Any]) -> str:
 async def allowed_user(scope: Mapping[str, Any]) -> SocketUser | None:
     """The user of a socket's cookie, if he may hold a socket at this path now; else None.
 
-    None means: no session, session over, user disabled, password changed, role too small, or path unknown. Reads the
-    database in a thread.
+    None means: no session, session over, user disabled, password changed, role too small, path unknown, or another user
+    than the trusted proxy names. Reads the database in a thread.
     """
     least = SOCKETS.get(scope["path"])
     session_key = session_key_of(scope)
     if least is None or not session_key:
         return None
+    try:
+        named = name_of_socket(scope)
+    except ProxyNameError:
+        return None
     user = (await database_sync_to_async(users_of)([session_key])).get(session_key)
-    return user if user is not None and user.role.includes(least) else None
+    if user is None or not user.role.includes(least):
+        return None
+    # As for pages: the proxy's name counts before the session, and without one a session of the proxy's is over.
+    return user if user.username == named or not (named or user.is_by_proxy) else None
 
 
 def users_of(session_keys: Collection[str]) -> dict[str, SocketUser]:
@@ -83,7 +92,9 @@ def users_of(session_keys: Collection[str]) -> dict[str, SocketUser]:
                 session.save()
             except UpdateError:  # logged out this very moment
                 continue
-        found[key] = SocketUser(user_id=user.pk, username=user.username, role=Role(user.role))
+        by_proxy = is_by_proxy(session)
+        role = role_of(user.username) if by_proxy else Role(user.role)
+        found[key] = SocketUser(user_id=user.pk, username=user.username, role=role, is_by_proxy=by_proxy)
     return found
 
 

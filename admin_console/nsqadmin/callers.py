@@ -15,17 +15,13 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from admin_console.accounts.models import USERNAME_LENGTH_MAX, User
+from admin_console.accounts.proxy_names import name_of, role_of
 from admin_console.gateway.tokens import CallerToken, token_of
 from admin_console.nsqadmin.answers import complaint
+from admin_console.nsqadmin_options import is_of_nsqadmin
 from admin_console.vocabulary.roles import Role
 
-PATHS = ("/api/topics", "/api/nodes", "/api/counter", "/api/graphite", "/config")
 _PROGRAM = "nsqadmin-api"
-
-
-def is_ours(path: str) -> bool:
-    """Whether nsqadmin's interface has the path."""
-    return any(path == one or path.startswith(f"{one}/") for one in PATHS)
 
 
 class _CallerRequest(HttpRequest):
@@ -46,7 +42,7 @@ class NsqadminCallers:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if is_ours(request.path_info) and not request.user.is_authenticated:
+        if is_of_nsqadmin(request.path_info) and not request.user.is_authenticated:
             secret = request.headers.get("Authorization", "").partition(" ")[2].strip()
             token = token_of(settings.DATA_PATH, secret.encode(), time.time_ns() // 1_000_000) if secret else None
             user = _user_of_token(token) if token is not None else _user_of(request)
@@ -77,24 +73,16 @@ def _user_of_token(token: CallerToken) -> User:
 
 
 def _user_of(request: HttpRequest) -> User | None:
-    options = settings.CONSOLE.nsqadmin
-    if options.acl_header:
-        name = request.headers.get(options.acl_header, "").strip()[:USERNAME_LENGTH_MAX]
-        if name:
-            return User(username=name, role=_role_of(name))
+    # security/proxy_users.py has refused one that is no name, or whose account is disabled.
+    if name := name_of(request):
+        return User(username=name, role=role_of(name))
     try:
         address = ipaddress.ip_address(request.META.get("REMOTE_ADDR") or "")
     except ValueError:
         return None
-    if any(address in network for network in options.api_from):
-        return User(username=_PROGRAM, role=_role_of(""))
+    if any(address in network for network in settings.CONSOLE.nsqadmin.api_from):
+        return User(username=_PROGRAM, role=role_of(""))
     return None
-
-
-def _role_of(name: str) -> Role:
-    """As nsqadmin has it: without a list of admins everyone is one."""
-    admins = settings.CONSOLE.nsqadmin.admin_users
-    return Role.ADMIN if not admins or name in admins else Role.VIEWER
 
 
 def _is_from_other_site(request: HttpRequest) -> bool:

@@ -24,8 +24,9 @@ _SCHEMES = {
 class TrustedProxies:
     """Around the whole ASGI application, so that pages and sockets see the same client, scheme and host.
 
-    From all but trusted proxies the headers are taken off before anything can read them. user_header: the one with the
-    user's name, "" for none.
+    From all but trusted proxies the headers are taken off before anything can read them, and from all of them those of
+    the same names with an underscore, which proxies pass on and programs mistake. user_header: the one with the user's
+    name, "" for none.
     """
 
     def __init__(self, application: Application, addresses: TrustedAddresses, user_header: str = "") -> None:
@@ -45,7 +46,7 @@ class TrustedProxies:
             name: b",".join(value for key, value in scope["headers"] if key == name).decode("latin-1")
             for name in _FORWARDED
         }
-        headers = [(key, value) for key, value in scope["headers"] if key not in _FORWARDED]
+        headers = [(key, value) for key, value in scope["headers"] if not self._is_of_proxies(key)]
         changed = {**scope, "headers": headers}
         client = scope.get("client")
         if not client or not self._addresses.has(client[0]):
@@ -62,6 +63,11 @@ class TrustedProxies:
             changed["headers"] = [(key, value) for key, value in headers if key != b"host"]
             changed["headers"].append((b"host", host.encode("latin-1")))
         return changed
+
+    def _is_of_proxies(self, key: bytes) -> bool:
+        """Whether it is a header that is read here alone, or one that could be mistaken for the user's."""
+        meant = key.replace(b"_", b"-")
+        return meant in _FORWARDED or (meant != key and meant == self._user_header)
 
 
 def _last(text: str) -> str:

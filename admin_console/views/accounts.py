@@ -110,6 +110,10 @@ def log_out(request: CheckedRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def change_password(request: CheckedRequest) -> HttpResponse:
     """Change one's own password; ends one's other sessions."""
+    if not request.user.has_usable_password():
+        errors = ["Your account has no password here: a proxy logs you in."]
+        status = 200 if request.method == "GET" else 400
+        return render(request, "accounts/password.html", {"errors": errors}, status=status)
     if request.method == "GET":
         return render(request, "accounts/password.html", {"errors": []})
     # A line of its own in the throttle: only requests of this session fill it.

@@ -1,0 +1,56 @@
+"""A trusted proxy logs its users in: --acl-http-header has the name."""
+
+from collections.abc import Callable
+
+from django.conf import settings
+from django.contrib.auth.middleware import RemoteUserMiddleware
+from django.http import HttpRequest, HttpResponse
+
+from admin_console.accounts import session_age
+from admin_console.accounts.models import User
+from admin_console.accounts.proxy_names import ProxyNameError, is_by_proxy, name_of
+from admin_console.answers.refusal import refusal
+from admin_console.audit.record import record_event
+from admin_console.nsqadmin_options import is_of_nsqadmin
+
+
+class ProxyUsers:
+    """Middleware behind `SessionAge`, around Django's own for names that a web server checked. The name counts before
+    the session: one of another user ends. Without a name, a session that the proxy began ends, and others go on.
+
+    A form needs its token here as anywhere, and one that another user filled in is not done. nsqadmin's interface gets
+    no session: its programs keep no cookies.
+    """
+
+    sync_capable = True
+    async_capable = False
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+        self._remote_user = RemoteUserMiddleware(get_response)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        try:
+            name = name_of(request)
+        except ProxyNameError as exc:
+            return refusal(request, str(exc), status=403)
+        before = request.user.get_username() if request.user.is_authenticated else ""
+        if name and name != before and User.objects.filter(username=name, is_active=False).exists():
+            return refusal(request, f"The account {name} is disabled here.", status=403)
+        request.META.pop(RemoteUserMiddleware.header, None)
+        if name:
+            request.META[RemoteUserMiddleware.header] = name
+        if request.user.is_authenticated or not is_of_nsqadmin(request.path_info):
+            self._remote_user.process_request(request)
+            if request.user.is_authenticated and is_by_proxy(request.session):
+                self._note_log_in(request)
+        if name and before not in ("", name) and request.method not in ("GET", "HEAD"):
+            return refusal(
+                request, f"You were {before} and are {name} now. Nothing was done: reload the page.", status=403
+            )
+        return self._get_response(request)
+
+    def _note_log_in(self, request: HttpRequest) -> None:
+        if session_age.STARTED_KEY not in request.session:
+            session_age.start(request.session)
+            record_event(request, "log_in", detail=f"by {settings.CONSOLE.nsqadmin.acl_header} of a trusted proxy")
