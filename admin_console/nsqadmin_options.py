@@ -97,10 +97,10 @@ class NsqadminOptions:
             raise ValueError("\n".join(complaints))
         return found
 
-
-def is_of_nsqadmin(path: str) -> bool:
-    """Whether nsqadmin's interface has the path."""
-    return any(path == one or path.startswith(f"{one}/") for one in _PATHS)
+    @staticmethod
+    def has_path(path: str) -> bool:
+        """Whether nsqadmin's interface has it."""
+        return any(path == one or path.startswith(f"{one}/") for one in _PATHS)
 
 
 def _header(text: str) -> str:

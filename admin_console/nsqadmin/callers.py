@@ -18,7 +18,6 @@ from admin_console.accounts.models import USERNAME_LENGTH_MAX, User
 from admin_console.accounts.proxy_names import name_of, role_of
 from admin_console.gateway.tokens import CallerToken, token_of
 from admin_console.nsqadmin.answers import complaint
-from admin_console.nsqadmin_options import is_of_nsqadmin
 from admin_console.vocabulary.roles import Role
 
 _PROGRAM = "nsqadmin-api"
@@ -42,7 +41,7 @@ class NsqadminCallers:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if is_of_nsqadmin(request.path_info) and not request.user.is_authenticated:
+        if settings.CONSOLE.nsqadmin.has_path(request.path_info) and not request.user.is_authenticated:
             secret = request.headers.get("Authorization", "").partition(" ")[2].strip()
             token = token_of(settings.DATA_PATH, secret.encode(), time.time_ns() // 1_000_000) if secret else None
             user = _user_of_token(token) if token is not None else _user_of(request)

@@ -11,7 +11,6 @@ from admin_console.accounts.models import User
 from admin_console.accounts.proxy_names import ProxyNameError, is_by_proxy, name_of
 from admin_console.answers.refusal import refusal
 from admin_console.audit.record import record_event
-from admin_console.nsqadmin_options import is_of_nsqadmin
 
 
 class ProxyUsers:
@@ -40,7 +39,7 @@ class ProxyUsers:
         request.META.pop(RemoteUserMiddleware.header, None)
         if name:
             request.META[RemoteUserMiddleware.header] = name
-        if request.user.is_authenticated or not is_of_nsqadmin(request.path_info):
+        if request.user.is_authenticated or not settings.CONSOLE.nsqadmin.has_path(request.path_info):
             self._remote_user.process_request(request)
             if request.user.is_authenticated and is_by_proxy(request.session):
                 self._note_log_in(request)
