@@ -8,6 +8,7 @@ from admin_console.gateway.gateway import DONE, FAILED
 from queue_engine.engine.acts.log_acts import Target
 from queue_engine.vocabulary.acts.table import ACTS, kinds_of
 from tests.cluster.contract.conftest import NodeAtWork
+from tests.support.waiting import wait_for
 
 _NAMES = (f"orders{number}" for number in count())
 
@@ -83,6 +84,7 @@ def test_an_act_on_what_is_not_there_is_refused_and_makes_nothing(action: str, n
 def test_far_more_messages_than_were_counted_are_not_removed(node: NodeAtWork, topic: str) -> None:
     node.hold(topic, "billing")
     node.api.http("POST", f"/mpub?topic={topic}", b"m\n" * 1_100)
+    wait_for("all of them in the channel", lambda: node.depth(topic, "billing") == 1_100)
     for action, channel in (("empty_channel", "billing"), ("delete_channel", "billing"), ("delete_topic", "")):
         refused = node.act(action, topic, channel, by="ada", expected=5)
         assert (refused.verdict, refused.code) == (FAILED, "COUNTS_CHANGED"), action
