@@ -15,7 +15,7 @@ from admin_console.gateway.acting_nodes import ActingNode, acting_nodes
 from admin_console.gateway.fan_out import NodeResult, by_node, delete_in_order, fan_out, fault_of, summary
 from admin_console.gateway.gateway import DONE, FAILED, ActOrder, ActResult, Asker, is_valid_name
 from admin_console.hub.hub import get_hub
-from admin_console.nsqadmin.answers import answer, complaint, upstream
+from admin_console.nsqadmin.answers import answer, complaint, not_found_upstream, upstream
 from admin_console.nsqadmin.callers import may_act
 from admin_console.nsqadmin.cluster_now import ClusterNow, Found
 from admin_console.permissions.allowed import may_use
@@ -139,7 +139,17 @@ class _Act:
         ]
         if any(one.result.verdict == DONE for one in results):
             return answer({"message": f"WARNING: {'; '.join(failures)}" if failures else ""})
-        return upstream(f"failed to query any nsqd: {'; '.join(failures)}")
+        if results or failures or not self._now.has_lookupds:
+            return upstream(f"failed to query any nsqd: {'; '.join(failures)}")
+        return self._without_holder()
+
+    def _without_holder(self) -> HttpResponse:
+        """Every node has answered, and none has it."""
+        having = self._now.figures(topic=self._topic).having(self._topic).answers
+        if not having and not self._now.lists(self._topic):
+            return upstream(f"failed to query any nsqlookupd: {not_found_upstream('TOPIC_NOT_FOUND')}")
+        missing = "\n".join(not_found_upstream("CHANNEL_NOT_FOUND") for _ in having)
+        return answer({"message": f"WARNING: {missing}" if missing else ""})
 
     def _order(self, action: str = "") -> ActOrder:
         user = cast(User, self._request.user)
@@ -179,7 +189,7 @@ class _Act:
         return delete_in_order(self._now.cluster, orders, is_everywhere=not self._failures)
 
     def _forgotten(self) -> list[NodeResult]:
-        if self._failures or not any(self._topic in one.topics for one in self._now.lookupds):
+        if self._failures or not self._now.lists(self._topic):
             return []
         scope = "channel" if self._channel else "topic"
         return self._at_lookupds(f"/{scope}/delete")
@@ -219,13 +229,16 @@ def _body(request: HttpRequest, *, code: str = "") -> dict[str, Any]:
     length = request.headers.get("Content-Length", "0")
     if length.isdecimal() and int(length) > BODY_BYTES_MAX:
         raise _RefusedError(complaint("INVALID_REQUEST", status=413))
+    if not request.body:
+        raise _RefusedError(complaint(code or "EOF", status=400))
     try:
-        fields = orjson.loads(request.body or b"{}")
+        fields = orjson.loads(request.body)
     except orjson.JSONDecodeError as exc:
         raise _RefusedError(complaint(code or str(exc), status=400)) from exc
     if not isinstance(fields, dict):
         raise _RefusedError(complaint(code or "the body is no JSON object", status=400))
-    return fields
+    # As Go reads it.
+    return {name.lower(): value for name, value in fields.items()}
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

@@ -25,6 +25,15 @@ def _json_of(document: Any) -> bytes:
         return json.dumps(document, separators=(",", ":")).encode()
 
 
+def plain(text: str) -> HttpResponse:
+    """A text as it is."""
+    return HttpResponse(
+        text,
+        content_type="text/plain; charset=utf-8",
+        headers={"X-NSQ-Content-Type": "nsq; version=1.0", "Cache-Control": "no-store"},
+    )
+
+
 def complaint(code: str, *, status: int) -> HttpResponse:
     """nsqadmin's word for a refusal."""
     return answer({"message": code}, status=status)
@@ -34,6 +43,11 @@ def partial(document: dict[str, Any], failures: Iterable[str]) -> HttpResponse:
     """The document, with a warning that names each that did not answer."""
     listed = "; ".join(failures)
     return answer({**document, "message": f"WARNING: {listed}" if listed else ""})
+
+
+def not_found_upstream(word: str) -> str:
+    """nsqadmin's sentence for the 404 of another program."""
+    return f'got response 404 Not Found "{{\\"message\\":\\"{word}\\"}}"'
 
 
 def upstream(sentence: str) -> HttpResponse:

@@ -59,6 +59,10 @@ class ClusterNow:
     def lookupd_failures(self) -> list[str]:
         return [one.error for one in self.lookupds if one.error]
 
+    def lists(self, topic: str) -> bool:
+        """Whether an nsqlookupd lists the topic."""
+        return any(topic in one.topics for one in self.lookupds)
+
     def figures(self, *, topic: str = "", channel: str = "", clients: bool = False, node: str = "") -> Found:
         """Of all nodes, or of one."""
         nodes = [one for one in self.cluster.state.called if node in ("", one.name)]

@@ -18,7 +18,7 @@ from admin_console.audit.record import begin_act, intent_of
 from admin_console.cluster.calls.options import Addresses
 from admin_console.cluster.cluster import Cluster, NotChangedError
 from admin_console.gateway.gateway import log_level_setting
-from admin_console.nsqadmin.answers import answer, by_method, complaint
+from admin_console.nsqadmin.answers import answer, by_method, complaint, plain
 from admin_console.nsqadmin.callers import may_act
 from admin_console.nsqadmin.cluster_now import ClusterNow
 
@@ -33,7 +33,10 @@ def read(request: HttpRequest, option: str) -> HttpResponse:
     if not _is_allowed(request):
         return complaint("FORBIDDEN", status=403)
     values = _values(ClusterNow().cluster)
-    return answer(values[option]) if option in values else complaint("INVALID_OPTION", status=400)
+    if option not in values:
+        return complaint("INVALID_OPTION", status=400)
+    value = values[option]
+    return plain(value) if isinstance(value, str) and option != _LEVEL else answer(value)
 
 
 def change(request: HttpRequest, option: str) -> HttpResponse:
@@ -44,7 +47,7 @@ def change(request: HttpRequest, option: str) -> HttpResponse:
     if not length.isdecimal() or int(length) > VALUE_BYTES_MAX:
         return complaint("INVALID_VALUE", status=413)
     if not request.body:
-        return complaint("INVALID_VALUE", status=400)
+        return complaint("INVALID_VALUE", status=413)
     cluster = ClusterNow().cluster
     try:
         if option == _LOOKUPDS:

@@ -64,7 +64,7 @@ def topic_document(name: str, answers: Sequence[NodeNow]) -> Document:
     return {
         **_head("", name, own, _TOPIC_COUNTS),
         "nodes": own,
-        "channels": [_channel_over(name, one, channels[one]) for one in sorted(channels)],
+        "channels": [_channel_over(name, one, channels[one]) for one in sorted(channels)] or None,
         "paused": any(one["paused"] for one in own),
         "e2e_processing_latency": _latency_over([topic.latency for _, topic in parts], name),
     }
@@ -228,7 +228,8 @@ def _latency_of(latency: Mapping[str, Any]) -> Document:
         "percentiles": [
             {"average": value, "count": count, "max": value, "min": value, "quantile": quantile, "value": value}
             for quantile, value in values.items()
-        ],
+        ]
+        or None,
         "topic": "",
         "channel": "",
         "host": "",
@@ -253,7 +254,7 @@ def _latency_over(parts: Iterable[Mapping[str, Any]], topic: str, channel: str =
                 "quantile": quantile,
             }
         )
-    return {"count": total, "percentiles": percentiles, "topic": topic, "channel": channel, "host": ALL_NODES}
+    return {"count": total, "percentiles": percentiles or None, "topic": topic, "channel": channel, "host": ALL_NODES}
 
 
 def _percentiles(latency: Mapping[str, Any]) -> tuple[int, dict[float, int]]:

@@ -4,11 +4,9 @@ from django.http import HttpRequest, HttpResponse
 
 from admin_console.cluster.lookupds.lookupd_answers import topics_listed
 from admin_console.nsqadmin import documents
-from admin_console.nsqadmin.answers import answer, complaint, partial, upstream
+from admin_console.nsqadmin.answers import answer, complaint, not_found_upstream, partial, upstream
 from admin_console.nsqadmin.callers import may_read
 from admin_console.nsqadmin.cluster_now import ClusterNow, Found
-
-_NONE = 'failed to query any nsqlookupd: got response 404 Not Found "{\\"message\\":\\"TOPIC_NOT_FOUND\\"}"'
 
 
 def topics(request: HttpRequest) -> HttpResponse:
@@ -37,7 +35,13 @@ def _inactive(now: ClusterNow) -> HttpResponse:
     failures = [one.error for one in reports if one is not None and one.error]
     if failures and not answers:
         return upstream(f"failed to query any nsqlookupd: {'; '.join(failures)}")
-    lonely = {one.topic: sorted({*one.channels, *one.lonely}) for one in topics_listed(answers) if one.is_lonely}
+    # Here a tombstoned node is none, as at nsqadmin.
+    active = {topic for one in now.lookupds for node in one.nodes for topic in {*node.topics} - {*node.tombstoned}}
+    lonely = {
+        one.topic: sorted({*one.channels, *one.lonely}) or None
+        for one in topics_listed(answers)
+        if one.is_lonely or one.topic not in active
+    }
     return partial({"topics": lonely}, failures)
 
 
@@ -57,20 +61,20 @@ def channel(request: HttpRequest, topic: str, channel: str) -> HttpResponse:
     now = ClusterNow()
     found = now.figures(topic=topic, channel=channel, clients=True)
     document = documents.channel_document(topic, channel, found.answers)
-    if document is None and not found.answers:
+    if document is None and (not found.answers or (now.has_lookupds and not now.lists(topic))):
         return _without(now, found)
     return partial(document or {}, found.failures)
 
 
 def _is_listed(now: ClusterNow, topic: str, found: Found) -> bool:
     """Whether an nsqlookupd lists a topic that no node has any more: it is there, and empty."""
-    return not found.failures and any(topic in one.topics for one in now.lookupds)
+    return not found.failures and now.lists(topic)
 
 
 def _without(now: ClusterNow, found: Found) -> HttpResponse:
     if found.failures or not now.has_lookupds:
         return upstream(f"failed to query any nsqd: {'; '.join(found.failures)}")
-    return upstream(_NONE)
+    return upstream(f"failed to query any nsqlookupd: {not_found_upstream('TOPIC_NOT_FOUND')}")
 
 
 def nodes(request: HttpRequest) -> HttpResponse:

@@ -90,10 +90,23 @@ def test_what_is_missing_has_nsqadmins_words(admin: Client, tmp_path: Path) -> N
         assert send(admin, "GET", "/api/topics/orders/none") == (200, {"message": ""})
         sentence = 'got response 404 Not Found "{\\"message\\":\\"TOPIC_NOT_FOUND\\"}"'
         message = f"UPSTREAM_ERROR: failed to query any nsqlookupd: {sentence}"
-        assert send(admin, "GET", "/api/topics/none") == (502, {"message": message})
+        for path in ("/api/topics/none", "/api/topics/none/billing"):
+            assert send(admin, "GET", path) == (502, {"message": message})
+        for method, path in (
+            ("POST", "/api/topics/none"),
+            ("POST", "/api/topics/none/x"),
+            ("DELETE", "/api/topics/none"),
+        ):
+            assert send(admin, method, path, {"action": "pause"}) == (502, {"message": message})
+        # No node has the channel; of a topic without nodes there is nothing to do.
+        missing = 'got response 404 Not Found "{\\"message\\":\\"CHANNEL_NOT_FOUND\\"}"'
+        found = send(admin, "POST", "/api/topics/orders/none", {"action": "pause"})
+        assert found == (200, {"message": f"WARNING: {missing}\n{missing}"})
+        assert send(admin, "POST", "/api/topics/empty", {"action": "pause"}) == (200, {"message": ""})
         # A topic that has lost its producers is there, and empty.
         status, document = send(admin, "GET", "/api/topics/empty")
-        assert (status, document["depth"], document["nodes"], document["channels"]) == (200, 0, [], [])
+        assert (status, document["depth"], document["nodes"], document["channels"]) == (200, 0, [], None)
+        assert document["e2e_processing_latency"]["percentiles"] is None
         assert send(admin, "GET", "/api/graphite?metric=bad&target=x") == (400, {"message": "INVALID_ARG_METRIC"})
         assert send(admin, "GET", "/api/graphite?metric=rate") == (400, {"message": "INVALID_ARG_TARGET"})
         assert send(admin, "GET", "/api/graphite?metric=rate&target=x") == (500, {"message": "INTERNAL_ERROR"})
@@ -105,6 +118,9 @@ def test_what_is_missing_has_nsqadmins_words(admin: Client, tmp_path: Path) -> N
         assert bad == (400, {"message": "INVALID_CHANNEL"})
         bad = send(admin, "POST", "/api/topics/orders", {"action": "explode"})
         assert bad == (400, {"message": "INVALID_ACTION"})
+        assert send(admin, "POST", "/api/topics/orders") == (400, {"message": "EOF"})
+        assert send(admin, "DELETE", "/api/nodes/127.0.0.1:1") == (400, {"message": "INVALID_BODY"})
+        assert send(admin, "POST", "/api/topics/orders", {"Action": "unpause"})[0] == 200
         node = send(admin, "DELETE", "/api/nodes/127.0.0.1:1", {"topic": ""})
         assert node == (400, {"message": "INVALID_TOPIC"})
 
