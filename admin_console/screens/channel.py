@@ -139,9 +139,10 @@ def parts(
 
 def _subtitle(stats: ChannelStats) -> str:
     memory = stats.depth - stats.backend_depth
+    # An nsqd does not report its files.
+    disk = "" if stats.disk_bytes is None else f" · {units.byte_count(stats.disk_bytes)} on disk"
     return (
-        f"{units.number(memory)} in memory, {units.number(stats.backend_depth)} on disk · "
-        f"{units.byte_count(stats.disk_bytes)} on disk ·  "
+        f"{units.number(memory)} in memory, {units.number(stats.backend_depth)} on disk{disk} ·  "
         f"{units.plural(stats.message_count, 'message')}, {units.number(stats.finish_count)} finished since start"
         + (f" · {units.number(stats.dropped_count)} dropped for lack of room" if stats.dropped_count else "")
     )

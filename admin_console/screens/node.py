@@ -177,7 +177,10 @@ def _facts(line: NodeLine, own: OwnNode | None, node: Node | None) -> list[tuple
         if info is not None:
             who = info.identity
             facts = [
-                ("Program", f"{info.product}, version {info.version}"),
+                (
+                    "Program",
+                    info.product if info.product.endswith(info.version) else f"{info.product}, version {info.version}",
+                ),
                 ("Host name", who.hostname),
                 ("Broadcast address", who.broadcast_address),
                 ("Ports", f"TCP {who.tcp_port}, HTTP {who.http_port}"),

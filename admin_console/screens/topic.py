@@ -182,7 +182,10 @@ def _stats(live: LiveState, topic: "TopicStats") -> tuple[Stat, ...]:
             "bytes",
             "Bytes published",
             Cell(units.byte_count(topic.message_bytes), f"{topic.message_bytes:,} bytes"),
-            Cell(f"{units.byte_count(average)} a message · {units.byte_count(disk_bytes)} on disk"),
+            Cell(
+                f"{units.byte_count(average)} a message"
+                + ("" if disk_bytes is None else f" · {units.byte_count(disk_bytes)} on disk")
+            ),
         ),
         Stat(
             "in_flight",

@@ -143,7 +143,12 @@ class OnNodes:
             # Of a new topic the rows that are not ticked are there, too.
             title=question.title + (self.where if self.chosen and self._action != CREATES else ""),
             button=question.button + (f" on {rows[0].name}" if len(rows) == 1 else " on the ticked nodes"),
-            consequences=[*question.consequences, *self.reasons()],
+            consequences=[
+                *question.consequences,
+                # The form's boxes change no sentence.
+                *(["A node that you untick is left as it is."] if len(rows) > 1 and question.is_dangerous else []),
+                *self.reasons(),
+            ],
             nodes=list(rows),
         )
 

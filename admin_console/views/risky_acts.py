@@ -75,6 +75,9 @@ def _given_up(topic: TopicStats) -> list[str]:
     ]
 
 
+_NOT_UNDONE = "this can't be undone"
+
+
 class Removal(ActPage):
     """An act that removes messages: its form has the count that the user saw, and the engine counts again."""
 
@@ -86,7 +89,10 @@ class Removal(ActPage):
     def afterwards(self, storage: str) -> str:
         """The undo and its end, by the topic's storage kind. With other nodes each row has its own."""
         if self.nodes is not None:
-            return "What can be undone differs by node."
+            undone = {self.undo_on(holder) for holder in self.nodes.chosen}
+            if all(one.startswith(_NOT_UNDONE) for one in undone):
+                return f"T{_NOT_UNDONE[1:]}{self.nodes.where}."
+            return "What can be undone differs by node." if len(undone) > 1 else f"On each node {undone.pop()}."
         reason = why_not("restore_trash", storage, *[name for name in (self.topic, self.channel) if name])
         if reason:
             return f"This can't be undone: {reason}."
@@ -144,16 +150,14 @@ class Removal(ActPage):
     def undo_on(self, holder: Holder) -> str:
         place = holder.place
         if reason := holder.node.why_not("restore_trash"):
-            return f"this can't be undone: {reason.replace(holder.name, 'it', 1)}"
+            return f"{_NOT_UNDONE}: {reason.replace(holder.name, 'it', 1)}"
         names = [name for name in (self.topic, self.channel) if name]
         if reason := why_not("restore_trash", place.stats.storage, *names):
-            return f"this can't be undone: {reason}"
+            return f"{_NOT_UNDONE}: {reason}"
         if not place.is_embedded:
             return "its own trash can restore this"
         age_ms = self.gateway.node().trash_age_ms
-        return (
-            f"this can be undone for {format_duration(age_ms)}" if age_ms else "this can't be undone: the trash is off"
-        )
+        return f"this can be undone for {format_duration(age_ms)}" if age_ms else f"{_NOT_UNDONE}: the trash is off"
 
     def details(self) -> dict[str, Any]:
         self.check_typed_name()

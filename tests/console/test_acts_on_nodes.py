@@ -93,6 +93,8 @@ def test_an_act_goes_to_all_nodes_that_have_it_with_a_row_for_each(tmp_path: Pat
         (own,) = console.engine.calls.stats(topic="orders").result(10).topics
         assert (own.channels[0].paused, own.channels[0].pause.reason) == (True, "deploy")
         assert other.acts == []
+        emptying = words(browser.get("/topics/orders/billing/~empty/", headers=DIALOG).content.decode())
+        assert "What can be undone differs by node." in emptying, "this server has a trash"
         row = last_row()
         assert (row.action, row.verdict, row.reason) == ("pause_channel", Verdict.DONE, "deploy")
         assert row.message == "Pause channel orders/billing: done on 3 nodes."
@@ -109,6 +111,8 @@ def test_ticked_nodes_alone_do_it(tmp_path: Path) -> None:
         assert f"Empty orders/billing on {b.address}" in words(question)
         assert "4 messages will be removed." in words(question)
         assert "this can't be undone: it is an nsqd and has no trash" in words(question)
+        both = words(browser.get(f"{url}&node={a.address}", headers=DIALOG).content.decode())
+        assert "This can't be undone on 2 nodes. A node that you untick is left as it is." in both
         fields = fields_of(question)
         assert (nodes_in(question), fields[f"expected:{b.address}"]) == ([b.address], ["4"])
         typed = {**fields, "typed_name": "orders/billing"}

@@ -165,6 +165,7 @@ def test_what_a_silent_node_may_have_is_not_said_to_be_none() -> None:
     here = HubOfCluster().see(nowhere(), nsqd("nsq-b", orders_of(0)))
     assert screen_of("channel", here).tables["in_flight"].empty.text == "No message is in flight."
     assert screen_of("channel", here).tables["clients"].empty.text == "No consumer is connected to this channel."
+    assert "– on disk" not in screen_of("channel", here).subtitle, "an nsqd does not report its files"
 
 
 def orders_of(consumers: int) -> dict[str, Any]:
