@@ -371,7 +371,7 @@ def test_a_node_that_no_nsqlookupd_names_any_more_is_shown_as_gone(tmp_path: Pat
     with FakeNode() as a, FakeNode() as lookup:
         a.answer_as_nsqd(topic("orders", 3))
         lookup.answer_as_lookupd(a)
-        with cluster_of(tmp_path, lookupds=(lookup,)) as cluster:
+        with cluster_of(tmp_path, lookupds=(lookup,), pace=replace(OFTEN, unnamed_s=0.2)) as cluster:
             wait_for("its node", lambda: depths(cluster.state))
             lookup.answer_as_lookupd()
             (gone,) = wait_for("its end", lambda: cluster.state.gone)
@@ -380,6 +380,28 @@ def test_a_node_that_no_nsqlookupd_names_any_more_is_shown_as_gone(tmp_path: Pat
             lookup.answer_as_lookupd(a)
             wait_for("its return", lambda: cluster.state.nodes)
             assert cluster.state.gone == ()
+
+
+def test_a_node_that_dies_is_silent_though_its_registrations_went_with_it(tmp_path: Path) -> None:
+    """nsqlookupd drops a node when its connection ends, and all nodes when it starts anew."""
+    with FakeNode() as a, FakeNode() as b, FakeNode() as lookup:
+        for node in (a, b):
+            node.answer_as_nsqd(topic("orders", 3))
+        lookup.answer_as_lookupd(a, b)
+        with cluster_of(tmp_path, lookupds=(lookup,)) as cluster:
+            wait_for("both", lambda: len(depths(cluster.state)) == 2)
+            b.failing = (503, {}, b"")
+            lookup.answer_as_lookupd(a)
+            wait_for("its silence", lambda: node_at(cluster.state, b).answers.failing_since_ms)
+            wait_for("the answer without it", lambda: not node_at(cluster.state, b).member.registrations)
+            assert (len(cluster.state.nodes), len(cluster.state.answering), cluster.state.gone) == (2, 1, ())
+            lookup.answer_as_lookupd()
+            wait_for("an nsqlookupd without nodes", lambda: not node_at(cluster.state, a).member.registrations)
+            assert not node_at(cluster.state, a).answers.error, "it is read on"
+            b.failing = None
+            lookup.answer_as_lookupd(a, b)
+            wait_for("both again", lambda: len(cluster.state.answering) == 2)
+            assert all(node.member.registrations for node in cluster.state.nodes)
 
 
 def test_a_node_that_wants_https_is_called_there(tmp_path: Path) -> None:

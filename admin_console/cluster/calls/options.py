@@ -175,14 +175,17 @@ class ClusterOptions:
 @dataclass(frozen=True, slots=True)
 class Pace:
     """period_s: between two readings of one address; watched_s: of a page's topic. cpu_share: of a core, for reading
-    all of them: the periods stretch to hold it. sample_s: between two samples of a node: the history's finest windows
-    are minutes, and each gets one."""
+    all of them: the periods stretch to hold it. unnamed_s: how long a node stays after nsqlookupds cease to name it: a
+    node that dies takes its registrations with it, and so does an nsqlookupd that starts anew. It is nsqlookupd's own
+    patience with a connection that hangs (--inactive-producer-timeout). sample_s: between two samples of a node: the
+    history's finest windows are minutes, and each gets one."""
 
     period_s: float = 10.0
     watched_s: float = 1.0
     retry_s: float = 2.0
     retry_max_s: float = 60.0
     cpu_share: float = 0.1
+    unnamed_s: float = 300.0
     sample_s: float = 30.0
 
     def retry_after_s(self, failures: int) -> float:

@@ -7,7 +7,7 @@ there.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -59,12 +59,14 @@ class ClusterPoller:
         self._lookupds: dict[HttpAddress, _LookupdReading] = {}
         self._nodes: dict[HttpAddress, NodeReading] = {}
         self._members: tuple[Member, ...] = ()
+        self._unnamed_ms: dict[HttpAddress, int] = {}  # since when no nsqlookupd names a member
         # Addresses of one node, by the renewal before; and those of them that still have the start before its restart,
         # with the time of that answer.
         self._twins: list[list[HttpAddress]] = []
         self._overtaken: dict[HttpAddress, int] = {}
         self._last: dict[HttpAddress, Node] = {}
         self._gone: dict[HttpAddress, Node] = {}
+        self._unnamed_for_ms = pace.unnamed_s * 1_000
         self._stretch = Stretch(pace)
         self._watches = Watches()
         self._renewal: asyncio.TimerHandle | None = None
@@ -87,7 +89,7 @@ class ClusterPoller:
         """Read these addresses from now on; call on the loop."""
         self._addresses = addresses
         self._http.rules = self._options.rules(addresses)
-        self._last = {}  # what an admin removed is not gone
+        self._members, self._last = (), {}  # what an admin removed is not gone
         self._follow()
 
     def newest(self) -> ClusterState:
@@ -129,7 +131,8 @@ class ClusterPoller:
         lookupds = self._addresses.lookupds
         self._lookupds = {one: self._lookupds.get(one) or _LookupdReading() for one in lookupds}
         named = {one: reading.registrations.nodes for one, reading in self._lookupds.items()}
-        self._members = members_of(self._addresses.nsqds, named, self._http.rules)
+        members = members_of(self._addresses.nsqds, named, self._http.rules)
+        self._members = (*members, *self._unnamed({member.target for member in members}))
         called_ones = [member for member in self._members if not member.refusal]
         before, self._nodes = self._nodes, {}
         for member in called_ones:
@@ -146,6 +149,24 @@ class ClusterPoller:
             if key not in self._tasks:
                 self._tasks[key] = asyncio.create_task(run(), name=f"{key[0]} {key[1]}")
         self._renew()
+
+    def _unnamed(self, there: Collection[HttpAddress]) -> list[Member]:
+        """Nodes that answered, and that no nsqlookupd names any more for a short while. there: the named ones."""
+        now_ms, before = self._now_ms(), self._unnamed_ms
+        self._unnamed_ms = {
+            member.target: before.get(member.target, now_ms)
+            for member in self._members
+            if member.target not in there and member.target in self._nodes and self._nodes[member.target].info
+        }
+        self._unnamed_ms = {
+            target: since_ms
+            for target, since_ms in self._unnamed_ms.items()
+            if now_ms - since_ms < self._unnamed_for_ms
+        }
+        return [replace(member, registrations={}) for member in self._members if member.target in self._unnamed_ms]
+
+    def _is_unnamed_too_long(self) -> bool:
+        return min(self._unnamed_ms.values(), default=1 << 63) + self._unnamed_for_ms <= self._now_ms()
 
     def _begun(self, member: Member) -> NodeReading:
         return NodeReading(
@@ -178,7 +199,7 @@ class ClusterPoller:
         )
         if answer is not None:
             found = registrations_in(list_in(answer.document, "producers"))
-            is_changed = found != reading.registrations
+            is_changed = found != reading.registrations or self._is_unnamed_too_long()
             reading.registrations = found
             if is_changed:
                 self._follow()
@@ -248,7 +269,7 @@ class ClusterPoller:
             last = self._last[target]
             # One that was never read, or is another address of a node that is there, has nothing to show.
             if (
-                last.member.registrations
+                not last.member.is_configured
                 and last.info is not None
                 and all(node.info != last.info for node in there.values())
             ):
