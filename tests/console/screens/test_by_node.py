@@ -543,7 +543,7 @@ def test_times_that_lack_a_node_s_part_stay_marked_when_it_answers_again() -> No
 def test_a_node_that_restarts_has_a_rate_of_what_it_did_since() -> None:
     cluster = HubOfCluster()
     cluster.hub.node_rings.watch("orders", "billing")
-    for index, (count, started_s) in enumerate([(1000, 1), (1010, 1), (4, 2), (8, 2)]):
+    for index, (count, started_s) in enumerate([(1000, 1), (1010, 1), (4, START_S + 2), (8, START_S + 2)]):
         second = START_S + index
         at_a = fake_nsqd.topic("orders", fake_nsqd.channel("billing", message_count=count))
         live = cluster.see(own(second), nsqd("nsq-a", at_a, second=second, started_s=started_s))
