@@ -74,6 +74,7 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_the_oldest_age_goes_on_behind_a_quarantined_message": (LOG, "a disk queue has no quarantine"),
     "console/test_versions_side_by_side.py": (LOG, "the nodes are others"),
     "browser/test_by_node.py": (LOG, "it is about the page"),
+    "browser/test_operators_evening.py": (LOG, "it is about the page, and a disk queue has no trash"),
     "browser/test_zones.py": (LOG, "it is about the page"),
     "console/screens/test_agreement.py": (LOG, "no engine runs"),
     "console/screens/test_chips.py": (LOG, "no engine runs"),
