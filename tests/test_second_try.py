@@ -28,7 +28,8 @@ def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[
     (folder / f"{TESTS}.py").write_text(tests)
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.second_try", "-p", "no:cacheprovider", *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    environment |= {"PYTHONPATH": str(ROOT)}
+    # Other plugins take most of a start.
+    environment |= {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
     return subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True, check=False)
 
 
