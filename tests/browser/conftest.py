@@ -20,6 +20,7 @@ from tests.support.pages.browser import Complaints, chromium, close
 from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ADMIN_PASSWORD, ADMIN_USER, ROOT, ServerProcess
 
+VIEWER_USER = "vera"
 VIEWER_PASSWORD = "only looking, not touching"
 
 OpenPage = Callable[..., Page]
@@ -44,34 +45,31 @@ def storage_kind(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def server(storage_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """The server that a file's tests on one storage kind share, with a viewer called vera beside its admin.
+    """The server that a file's tests on one storage kind share.
 
     It lives long enough to want a worker, whose start would take the processors from the pages: test_pipeline has
     one."""
     with ServerProcess(
         tmp_path_factory.mktemp("browser") / "data", options=["--no-pipeline", "--allow-anonymous=true"]
     ) as running:
-        environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-        subprocess.run(
-            [
-                sys.executable,
-                "manage.py",
-                "user",
-                "add",
-                "vera",
-                "--role",
-                "viewer",
-                "--password-stdin",
-                f"--data-path={running.data_path}",
-            ],
-            cwd=ROOT,
-            env=environment,
-            input=VIEWER_PASSWORD + "\n",
-            text=True,
-            check=True,
-            capture_output=True,
-        )
         yield running
+
+
+@pytest.fixture(scope="module")
+def viewer(server: ServerProcess) -> str:
+    """The name of a viewer beside the server's admin; few files need one, and it takes a process."""
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    command = [sys.executable, "manage.py", "user", "add", VIEWER_USER, "--role", "viewer", "--password-stdin"]
+    subprocess.run(
+        [*command, f"--data-path={server.data_path}"],
+        cwd=ROOT,
+        env=environment,
+        input=VIEWER_PASSWORD + "\n",
+        text=True,
+        check=True,
+        capture_output=True,
+    )
+    return VIEWER_USER
 
 
 @pytest.fixture(scope="module")
@@ -98,15 +96,22 @@ def complaints(tabs: "Tabs") -> Iterator[Complaints]:
 
 @pytest.fixture
 def open_page(
-    server: ServerProcess, sessions: dict[str, StorageState], complaints: Complaints, tabs: "Tabs"
+    request: pytest.FixtureRequest,
+    server: ServerProcess,
+    sessions: dict[str, StorageState],
+    complaints: Complaints,
+    tabs: "Tabs",
 ) -> Iterator[OpenPage]:
     """`open_page(path, user=…, graphs=…, **context)`: a page in a browser of its own, logged in unless user is "".
+    user: the admin, or the `viewer` called vera.
 
     graphs: False leaves plotly.js away, which takes a second of a tab's first page.
     """
 
     def open_one(path: str, *, user: str = ADMIN_USER, graphs: bool = True, **options: Any) -> Page:
         if user and user not in sessions:
+            if user == VIEWER_USER:
+                request.getfixturevalue("viewer")
             password = ADMIN_PASSWORD if user == ADMIN_USER else VIEWER_PASSWORD
             sessions[user] = _logged_in(server.console_port, user, password)
         page = tabs.take(server.console_url, user, sessions.get(user), graphs, options)

@@ -22,7 +22,9 @@ RECHECK_TIMEOUT_MS = 30_000
 
 
 @pytest.fixture
-def contexts(browser: Browser, server: ServerProcess, complaints: Complaints) -> Iterator[list[BrowserContext]]:
+def contexts(
+    browser: Browser, server: ServerProcess, viewer: str, complaints: Complaints
+) -> Iterator[list[BrowserContext]]:
     """Two browsers of their own: the shared sessions are not to be ended."""
     made = [browser.new_context(base_url=server.console_url) for _ in range(2)]
     for context in made:
