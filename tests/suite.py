@@ -21,8 +21,8 @@ IN_MEMORY = ("fast tests", "all other tests")
 # What passed leaves nothing: together the tests write more than there is memory.
 FREED = ("-o", "tmp_path_retention_policy=failed")
 SMOKE = "tests/benchmarks/test_smoke.py"
-# Three processes on two cores: tests wait a lot.
-SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile")
+# Four processes on two cores: tests wait more than they compute, for sockets, syncs, other processes, Chromium.
+SIDE_BY_SIDE = ("-n", "4", "--dist", "loadfile")
 
 
 def main() -> int:

@@ -15,24 +15,24 @@ _WITH_SPARK = re.compile(
     r"|test_kill_archive|query/test_readers|spark/test_session|spark/test_spark_home)"
 )
 
+# Each starts Java in processes of its own: several at a time would take the processors from everything that waits.
+_WITH_JAVA = re.compile(
+    r"tests/(?:pipeline/(?:test_cluster_run|worker/test_(?:process|server_kill|worker_rest)|spark/test_java_process)"
+    r"|benchmarks/test_queryable|console/management/test_wheel)\.py"
+)
+
 # Units that take more than a few seconds on an idle machine, the longest first. Behind them come those with most tests.
 LONG_UNITS: tuple[str, ...] = (
     "Spark",
+    "Java",
     "browser",
-    "tests/pipeline/test_cluster_run.py",
-    "tests/pipeline/worker/test_worker_rest.py",
-    "tests/pipeline/worker/test_server_kill.py",
-    "tests/pipeline/worker/test_process.py",
     "tests/pipeline/tables/test_object_store.py",
     "tests/operations/test_recipes.py",
-    "tests/pipeline/spark/test_java_process.py",
     "tests/faults/wire/test_random.py",
     "tests/benchmarks/test_sizing.py",
     "tests/benchmarks/test_many_channels.py",
     "tests/benchmarks/test_many_topics.py",
-    "tests/benchmarks/test_queryable.py",
     "tests/console/management/test_serve.py",
-    "tests/console/management/test_wheel.py",
     "tests/operations/test_rolling_upgrade.py",
     "tests/pipeline/spark/test_no_spark_here.py",
     "tests/pipeline/query/test_query.py",
@@ -49,6 +49,14 @@ LONG_UNITS: tuple[str, ...] = (
     "tests/faults/test_store_faults.py",
     "tests/clients/test_stop.py",
     "tests/clients/test_discovery.py",
+    "tests/clients/test_backup.py",
+    "tests/benchmarks/test_live_figures.py",
+    "tests/engine/memory/test_memory.py",
+    "tests/faults/test_block_damage.py",
+    "tests/clients/test_few_descriptors.py",
+    "tests/clients/test_metrics.py",
+    "tests/clients/test_full_disk.py",
+    "tests/clients/test_kill.py",
     "tests/tools/test_to_file.py",
 )
 _PLACES = {unit: place for place, unit in enumerate(LONG_UNITS)}
@@ -59,6 +67,8 @@ def unit_of(node_id: str) -> str:
     path = node_id.split("::")[0]
     if path.startswith("tests/browser/"):
         return "browser"
+    if _WITH_JAVA.match(path):
+        return "Java"
     return "Spark" if _WITH_SPARK.match(path) else path
 
 
