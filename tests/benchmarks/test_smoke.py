@@ -18,10 +18,8 @@ from tests.benchmarks.log_scenarios import (
     SingleRecords,
     Topics,
 )
-from tests.benchmarks.pipeline_scenarios import Closing, PipelineReads
 from tests.benchmarks.results import ROWS, verdict
 from tests.benchmarks.scenarios import Dashboards, Figures, Latency, Reloads, Scenario, Single, SingleFins, Stream
-from tests.benchmarks.spark_topics import SparkTopics
 from tests.support.processes.server import ServerProcess
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slow(reason="measures real servers")]
@@ -49,14 +47,6 @@ SHORT: tuple[Scenario, ...] = (
     Deep(messages=400_000, shallow=100_000),
     SingleRecords(messages=20_000),
 )
-# Enough that what a Spark job costs by itself, on either side, is not all there is; the Java of the pipeline's tests,
-# which go on with this one when they run in the same process.
-SPARK_READS = PipelineReads(
-    SparkTopics(
-        messages=100_000,
-        settings={"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"},
-    )
-)
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +64,10 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[tupl
             return running[options]
 
         yield server
-        for scenario in (*SHORT, SPARK_READS):
-            if isinstance(scenario, Closing):
-                scenario.close()
 
 
 @pytest.mark.timeout(600)  # one try may take a minute where the machine is busy
-@pytest.mark.parametrize(
-    "scenario", [*SHORT, pytest.param(SPARK_READS, marks=pytest.mark.spark)], ids=lambda scenario: scenario.name
-)
+@pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)
 def test_not_below_a_third_of_the_target(
     scenario: Scenario, servers: Callable[[tuple[str, ...]], ServerProcess], tmp_path: Path
 ) -> None:

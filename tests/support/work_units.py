@@ -9,10 +9,10 @@ import re
 from xdist.scheduler.loadfile import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-# Tests with the fixture `spark`, whose session lasts as long as the process.
+# Tests with the fixture `spark`, whose session lasts as long as the process, and one whose Java they go on with.
 _WITH_SPARK = re.compile(
-    r"tests/pipeline/(?:(?:archive|expression|history|replay|source)/"
-    r"|test_kill_archive|query/test_readers|spark/test_session|spark/test_spark_home)"
+    r"tests/(?:benchmarks/test_pipeline_reads|pipeline/(?:(?:archive|expression|history|replay|source)/"
+    r"|test_kill_archive|query/test_readers|spark/test_session|spark/test_spark_home))"
 )
 
 # Each starts Java in processes of its own: several at a time would take the processors from everything that waits.
