@@ -23,7 +23,7 @@ MUTANT_SEEDS = {
     "altered": ("log", 1),
     "returned": ("log", 5),
     "returned-by-hand": ("log", 40),
-    "fin-forgotten": ("log", 24),
+    "fin-forgotten": ("log", 25),
 }
 
 
