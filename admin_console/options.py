@@ -328,7 +328,7 @@ def _origin_and_sub_path(text: str) -> tuple[str, str]:
 
 
 def _sub_path_of(path: str, text: str) -> str:
-    """`/queue/` → `/queue`, "" for the root. text: what has the path, for a complaint. Raises ValueError."""
+    """`/queue/` → `/queue`, "" for the root. text: the path's owner, for a complaint. Raises ValueError."""
     sub_path = path.removesuffix("/")
     if not _SUB_PATH.fullmatch(sub_path):
         raise ValueError(

@@ -90,7 +90,7 @@ def _file_row(line: act_reader.NumberedAct) -> FileRow:
         return FileRow(None)
     try:
         message = _message(line.act)
-    except Exception:  # a line has of the details what is JSON, and may be of another version
+    except Exception:  # a line has those details that are JSON, and may be of another version
         message = ""
     row = _row_with(message, line.act)
     row.act_id = line.act.act_id  # the same at each reading

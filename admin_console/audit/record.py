@@ -248,7 +248,7 @@ def record_event(
 
 
 def record_command(actor: str, action: str, *, detail: str, topic: str = "") -> None:
-    """Write what a command did or is about to read: `actor` is the account of the operating system."""
+    """Write a command's act, or the look it is about to take: `actor` is the account of the operating system."""
     row = AuditRow(
         act_id=uuid.uuid4().hex,
         phase=Phase.EVENT,

@@ -52,7 +52,7 @@ def _no_constant(name: str) -> None:
 
 
 def tree_html(parsed: Any, nodes_max: int = NODES_MAX) -> str:
-    """The tree of what `parse` returned as HTML, its texts escaped: at most `nodes_max` nodes, DEPTH_MAX levels."""
+    """The value that `parse` returned as HTML, its texts escaped: at most `nodes_max` nodes, DEPTH_MAX levels."""
     return f'<div class="json">{_Tree(nodes_max).node("", parsed, 0)}</div>'
 
 

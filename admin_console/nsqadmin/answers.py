@@ -21,7 +21,7 @@ def answer(document: Any, *, status: int = 200) -> HttpResponse:
 def _json_of(document: Any) -> bytes:
     try:
         return orjson.dumps(document)
-    except TypeError:  # sums of what nodes report may have more than 64 bits
+    except TypeError:  # sums of nodes' figures may have more than 64 bits
         return json.dumps(document, separators=(",", ":")).encode()
 
 

@@ -222,7 +222,7 @@ class Rings:
 
     def _widen(self, index: int, value: int, slot: int) -> None:
         """Give a column the bytes that `value` needs, 8 at most, and put it in. A number beyond them counts as the
-        greatest: what nodes report is no figure then, and costs no other column its own."""
+        greatest: a node's report is no figure then, and costs no other column its own."""
         column = self._columns[index]
         value = _within(value)
         if column is None:

@@ -27,7 +27,7 @@ _SIGNS = {"Pause": "❚❚ ", "Resume": "▶ "}
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """An act that a page offers. label: what the button says. when: the flag of the screen that shows it, "" for
+    """An act that a page offers. label: the button's text. when: the flag of the screen that shows it, "" for
     always; stays: once shown, it stays. at: "head" of the page; else where the template has `act_buttons` with that
     word, or "row": the page's tables draw it."""
 

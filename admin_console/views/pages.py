@@ -193,7 +193,7 @@ def _cannot(live: LiveState | None, page_request: Request) -> Mapping[str, Any]:
     of_kind = {act: why_not(act, storage, *names) for act in acts} if storage else {}
     doers = {act: doers_of(get_gateway(), act, page_request.topic, page_request.channel) for act in acts}
     of_nodes = {act: found.why_not for act, found in doers.items() if found is not None}
-    # Another node may do what this server's kind of topic can't.
+    # Another node may do acts that this server's kind of topic can't.
     of_kind = {act: reason for act, reason in of_kind.items() if act not in of_nodes or act not in ON_NODES}
     reads = {"read_messages": why_unreadable(page_request.topic)} if page_request.page == "topic" else {}
     sentences = [

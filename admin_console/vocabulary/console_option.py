@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class ConsoleOption:
     """A list is repeated on the command line, comma-separated in the environment.
 
-    value: what to write behind the flag. limits: in words; "" for none.
+    value: the text behind the flag. limits: in words; "" for none.
     """
 
     flag: str

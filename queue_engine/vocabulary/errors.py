@@ -183,7 +183,7 @@ class TrashNotFoundError(RequestError):
 
 
 class TrashConflictError(RequestError):
-    """An entry of the trash can't be restored now; the text says what to do first."""
+    """An entry of the trash can't be restored now; the text names the first step."""
 
     code = "TRASH_CONFLICT"
 
@@ -298,7 +298,7 @@ class StorePlaceError(PipelineError):
 
 
 class StoreError(PipelineError):
-    """A request to a store of tables failed; the text names the place and what to do. A job waits and
+    """A request to a store of tables failed; the text names the place and the remedy. A job waits and
     tries again."""
 
 
@@ -323,7 +323,7 @@ class CommitUnknownError(StoreError):
 
 
 class TableError(PipelineError):
-    """A table can't be used as it is; nothing was changed. The text names the table and what to do."""
+    """A table can't be used as it is; nothing was changed. The text names the table and the remedy."""
 
 
 class TableMissingError(TableError):

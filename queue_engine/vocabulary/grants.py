@@ -19,7 +19,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
     def includes(self, least: "Role") -> bool:
-        """Whether this role may do what `least` may."""
+        """Whether this role has the rights of `least`."""
         return _ORDER[self] >= _ORDER[least]
 
 
