@@ -179,7 +179,7 @@ class PauseEnds:
                     wait_s = min(wait_s, self._retry_s)
 
     def _end(self, end: End, unreachable: MutableSet[str]) -> bool:
-        """Whether it is over. False: it is tried again. unreachable: gets the node where it can't be reached."""
+        """Whether it is over. False: it is tried again. unreachable: gets the node where it gives no answer."""
         node = next((one for one in self._cluster.state.nodes if one.name == end.node), None)
         if node is None or node.info is None:
             return self._is_given_up(end)
@@ -190,7 +190,7 @@ class PauseEnds:
         order = ActOrder(action, end.topic, end.channel, NO_AUTHOR, {})
         result = NodeGateway(node, self._cluster).begin(order)()
         if result.verdict != DONE and not result.code.endswith("_NOT_FOUND"):
-            if result.code == "UNREACHABLE":
+            if result.code in ("UNREACHABLE", "OUTCOME_UNKNOWN"):
                 unreachable.add(end.node)
             return self._is_given_up(end)
         with self._changed:

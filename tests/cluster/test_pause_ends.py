@@ -1,5 +1,6 @@
 """A pause with an end on a Go nsqd: the console that set it resumes, also after a restart."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -146,11 +147,12 @@ def test_a_pause_whose_end_can_not_be_stored_is_not_sent(console: Console, nsqd:
         assert console.pause().verdict == DONE  # one without an end needs no file
 
 
-def test_a_node_that_can_not_be_reached_delays_no_end_of_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hangs_at_acts", [False, True])
+def test_a_node_that_gives_no_answer_delays_no_end_of_others(hangs_at_acts: bool, tmp_path: Path) -> None:
     channels = [channel("later"), channel("sooner")]
     with (
         FakeNsqd.of(topic("orders", *channels)) as nsqd,
-        FakeNsqd.of(topic("orders", channel("billing"))) as dead,
+        FakeNsqd.of(*(topic(f"t{number}", paused=True) for number in range(10))) as dead,
         cluster_of(tmp_path, nsqds=(nsqd, dead)) as cluster,
     ):
         wait_for("both", lambda: len(cluster.state.answering) == 2)
@@ -162,13 +164,19 @@ def test_a_node_that_can_not_be_reached_delays_no_end_of_others(tmp_path: Path) 
             ends.set(End(nsqd.address, "orders", "later", since_ms + 3, since_ms))
             ends.set(End(nsqd.address, "orders", "sooner", since_ms + 2, since_ms))
         console.now_ms += HOUR_MS
-        dead.failing = (503, {}, b"{}")
+        goes_on = threading.Event()
+        if hangs_at_acts:
+            dead.answers["/topic/unpause"] = lambda: str(goes_on.wait(60)).encode()
+        else:
+            dead.failing = (503, {}, b"{}")
         ends = PauseEnds(tmp_path, cluster, console.acts.append, now_ms=lambda: console.now_ms, retry_s=3600)
         ends.start()
         wait_for("the ends", lambda: len(nsqd.acts) == 2)
         assert [one.query["channel"] for one in nsqd.acts] == ["sooner", "later"]
-        assert len([path for path, _ in dead.requests if "topic=" in path]) == 1
+        called = dead.acts if hangs_at_acts else [path for path, _ in dead.requests if "topic=" in path]
+        assert len(called) == 1, "each of them takes its deadline"
         assert len([number for number in range(10) if ends.of(dead.address, f"t{number}")]) == 10
+        goes_on.set()
         ends.stop()
 
 
