@@ -223,7 +223,7 @@ def test_a_sample_that_can_t_be_written_has_its_growth_in_the_next_and_costs_one
         (([5], [5, -1]), []),
         ((None, [5, "3"]), []),
         (("x", [751, 3]), []),
-        (([5, 3], [5, 1 << 62]), [5, (1 << 62) - 3]),
+        (([5, 3], [5, 1 << 50]), [5, (1 << 50) - 3]),
     ],
 )
 def test_a_penstock_s_latencies_are_a_histogram_and_another_form_of_it_costs_nothing_else(
@@ -257,6 +257,22 @@ def test_a_penstock_s_own_answer_gives_the_latencies_of_what_its_channels_finish
         assert row["oldest_age_ms"] is None
     assert latencies == [(2, [bucket_of(wait_ms * 1_000_000), 2]) for wait_ms in (5, 250)]
     engine.close()
+
+
+@pytest.mark.parametrize("histogram", [[], [5, 1 << 60]])
+def test_growth_that_can_t_be_right_costs_one_sample(histogram: list[int], caplog: pytest.LogCaptureFixture) -> None:
+    """Two of them in a minute have a sum of more than 63 bits, and the history's job would end for all nodes."""
+    one, other = Nsqd("nsq-a1:4151"), Nsqd()
+    samples = Samples(one, other)
+    one.histogram = [5, 0]
+    samples.after()
+    one.came, one.histogram = (0, histogram) if histogram else (1 << 59, [5, 0])
+    assert [sample["node"] for sample in samples.after()] == ["nsq-b2:4151"]
+    assert "nsq-a1:4151 has counted more than 72057594037927936 since its sample before" in caplog.text
+    one.came, one.histogram = (4, histogram) if histogram else ((1 << 59) + 4, [5, 0])
+    first, _ = samples.after()
+    assert topic_row(first, "orders")["messages"] == 4
+    assert channel_row(first, "orders", "billing")["latency"] == []
 
 
 def test_a_count_that_can_t_be_right_costs_its_channel_alone() -> None:

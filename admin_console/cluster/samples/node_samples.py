@@ -21,14 +21,14 @@ from admin_console.cluster.merging.node_figures import lacking, topic_stats
 from admin_console.cluster.reading.node_stats import NodeStats, NodeTopic
 from admin_console.cluster.reading.nodes import ClusterState, Node
 from queue_engine.delivery.stats import EngineSnapshot
-from queue_engine.engine.samples.sample_format import compose_sample, encode_sample
+from queue_engine.engine.samples.sample_format import Sample, compose_sample, encode_sample
 from queue_engine.engine.samples.sample_log import SamplesLog
 from queue_engine.storage.disk.background import InlineBackground
 from queue_engine.storage.disk.files import Files
 from queue_engine.storage.log_store.log_store import LogStore
 from queue_engine.storage.log_store.log_topic_store import LogTopicStore
 from queue_engine.vocabulary.clock import NS_PER_MS, NS_PER_S, SystemClock
-from queue_engine.vocabulary.errors import PenstockError
+from queue_engine.vocabulary.errors import PenstockError, UnreadableSampleError
 from queue_engine.vocabulary.options.options import Options
 
 logger = logging.getLogger(__name__)
@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 SILENCE_MAX_S = 300
 START_MAX_S = 60
 STOP_S = 5.0
+# Of one counter, over all topics or channels: an hour has 120 samples, whose sum has 63 bits in the history; one beyond
+# ends the pipeline's job for all nodes.
+GROWTH_MAX = 1 << 56
 
 Append = Callable[[bytes], None]
 """Writes a sample. Raises PenstockError; then it was not written."""
@@ -113,7 +116,11 @@ class NodeSampler:
         if previous is not None and last is not None and last.left_out:
             previous = _with_unknown(previous, snapshot, last.left_out)
         number = last.number + 1 if last is not None else 1
-        self._append(encode_sample(compose_sample(snapshot, previous, None, node=node.name, sequence=number)))
+        sample = compose_sample(snapshot, previous, None, node=node.name, sequence=number)
+        if _greatest_growth(sample) > GROWTH_MAX:
+            self._last[node.name] = _Last(snapshot, number, left_out)
+            raise UnreadableSampleError(f"{node.name} has counted more than {GROWTH_MAX} since its sample before")
+        self._append(encode_sample(sample))
         self._last[node.name] = _Last(snapshot, number, left_out)
         if self._left_out:
             logger.info("samples of nodes go on left_out=%d", self._left_out)
@@ -124,6 +131,12 @@ class NodeSampler:
             is_expected = isinstance(error, PenstockError | OSError)
             logger.warning("samples of nodes left out error=%s", error, exc_info=None if is_expected else error)
         self._left_out += 1
+
+
+def _greatest_growth(sample: Sample) -> int:
+    tables = sample["topics"], sample["channels"]
+    grown: list[int] = [sum(column) for table in tables for name, column in table.items() if f"{name}_total" in table]
+    return max(*grown, sum(sum(counts[1::2]) for counts in sample["channels"]["latency"]))
 
 
 def _with_unknown(
