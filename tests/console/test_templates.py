@@ -33,6 +33,13 @@ def test_lines_of_templates_end_at_160_characters() -> None:
     assert long == []
 
 
+def test_each_tag_ends_on_its_line() -> None:
+    """Django writes one that goes on in the next line to the page, as it stands."""
+    texts = [(path.name, line) for path in TEMPLATES for line in path.read_text().splitlines()]
+    open_tags = [(name, line) for name, line in texts if re.search(r"\{[{%](?:(?![%}]\}).)*$", line)]
+    assert open_tags == []
+
+
 def test_scripts_set_no_style_attribute_and_fetch_nothing_foreign() -> None:
     for path in SCRIPTS:
         text = path.read_text()
