@@ -14,6 +14,7 @@ from django.conf import settings  # noqa: E402
 
 from admin_console.live.consumers import websocket_urlpatterns  # noqa: E402
 from admin_console.permissions.table import SOCKETS  # noqa: E402
+from admin_console.security.cluster_prefix import ClusterSockets  # noqa: E402
 from admin_console.security.origin import SameOriginSockets  # noqa: E402
 from admin_console.security.proxy import TrustedProxies  # noqa: E402
 from admin_console.security.sub_path import SubPath  # noqa: E402
@@ -23,12 +24,14 @@ application = TrustedProxies(
         ProtocolTypeRouter(
             {
                 "http": _pages,
-                "websocket": SameOriginSockets(
-                    URLRouter(websocket_urlpatterns),
-                    paths=SOCKETS,
-                    origin=settings.CONSOLE.origin,
-                    speaks_tls=settings.CONSOLE.speaks_tls,
-                    allowed_hosts=settings.ALLOWED_HOSTS,
+                "websocket": ClusterSockets(
+                    SameOriginSockets(
+                        URLRouter(websocket_urlpatterns),
+                        paths=SOCKETS,
+                        origin=settings.CONSOLE.origin,
+                        speaks_tls=settings.CONSOLE.speaks_tls,
+                        allowed_hosts=settings.ALLOWED_HOSTS,
+                    )
                 ),
             }
         ),

@@ -102,8 +102,8 @@ SWITCHES = (DEMO, NO_PIPELINE, CONSOLE_ONLY)
 # The beginnings of the console's own paths. A sub-path that begins so would give one path two meanings behind a proxy
 # that takes the sub-path off.
 OWN_WORDS = (
-    "api", "audit", "clients", "clock", "config", "counter", "login", "logout", "lookup", "nodes", "password",
-    "pipeline", "static", "tokens", "topics", "trash", "ws",
+    "api", "audit", "clients", "clock", "clusters", "config", "counter", "login", "logout", "lookup", "nodes",
+    "password", "pipeline", "static", "tokens", "topics", "trash", "ws",
 )  # fmt: skip
 _ORIGIN = re.compile(r"((?i:https?)://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?)(/[^?#]*)?")
 _SUB_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*")

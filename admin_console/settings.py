@@ -53,6 +53,7 @@ INSTALLED_APPS = [
 # All of them synchronous: a request then stays in one worker thread from end to end.
 MIDDLEWARE = [
     "admin_console.security.headers.SecurityHeaders",
+    "admin_console.security.cluster_prefix.ClusterPages",
     "admin_console.views.probes.Probes",
     "admin_console.security.request_pacing.PaceRequests",
     "admin_console.security.hosts.AllowedHosts",
@@ -138,7 +139,8 @@ SESSION_COOKIE_AGE = 12 * 3600
 SESSION_IDLE_S = 30 * 60
 # accounts/known_browser.py; only the log-in reads it.
 KNOWN_BROWSER_COOKIE_NAME = f"penstock_browser_{_COOKIE_SUFFIX}"
-KNOWN_BROWSER_COOKIE_PATH = f"{_ROOT}login/"
+# A named cluster's pages have a path of their own for it.
+KNOWN_BROWSER_COOKIE_PATH = _ROOT if CONSOLE.cluster.named else f"{_ROOT}login/"
 CSRF_COOKIE_NAME = f"penstock_csrf_{_COOKIE_SUFFIX}"
 CSRF_COOKIE_PATH = _ROOT
 CSRF_COOKIE_HTTPONLY = True

@@ -146,16 +146,16 @@ CONSOLE_MAY_IMPORT = {
     "cluster.merging": "vocabulary cluster.calls cluster.reading",
     "cluster.lookupds": "cluster.calls cluster.reading",
     "cluster.samples": "cluster.reading cluster.merging",
-    "cluster": "cluster.calls cluster.reading cluster.merging cluster.lookupds cluster.samples",
+    "cluster": "vocabulary cluster.calls cluster.reading cluster.merging cluster.lookupds cluster.samples",
     "gateway": "vocabulary pacing cluster.calls cluster.reading cluster.merging cluster.lookupds cluster",
     "audit": "vocabulary database accounts gateway",
-    "answers": "database gateway",
+    "answers": "vocabulary database gateway",
     "rings": "",
     "diagnosis": "vocabulary gateway rings",
-    "hub": "cluster.merging gateway rings diagnosis",
+    "hub": "vocabulary cluster.merging gateway rings diagnosis",
     "messages": "vocabulary gateway",
     "permissions": "vocabulary accounts gateway audit answers hub",
-    "security": "pacing accounts audit answers",
+    "security": "vocabulary pacing accounts cluster audit answers",
     "screens": "vocabulary cluster.calls cluster.reading cluster.merging gateway rings diagnosis hub permissions",
     "history": "vocabulary pacing gateway rings hub screens",
     "live": "vocabulary accounts cluster gateway hub permissions screens",
@@ -171,7 +171,7 @@ CONSOLE_MAY_IMPORT = {
     "console": (
         "vocabulary accounts cluster.calls cluster.merging audit permissions security live views message_views nsqadmin"
     ),
-    "management": "vocabulary database accounts gateway audit views console",
+    "management": "vocabulary database accounts cluster.calls cluster.merging cluster gateway audit hub views console",
     "management.commands": (
         "vocabulary database pacing graphs accounts cluster.calls cluster.reading cluster.merging cluster.samples "
         "cluster gateway audit hub permissions console management"

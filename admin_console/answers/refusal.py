@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from admin_console.gateway.gateway import EngineUnavailableError, NoEngineError
+from admin_console.vocabulary.current_cluster import split_path
 
 # The author of a link chooses its words, and an operator pastes this one into a shell. Names of files are no sub-path.
 _SUB_PATH = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -40,6 +41,9 @@ def refusal(request: HttpRequest, sentence: str, *, status: int, next_url: str =
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The answer to an unknown path. A proxy that serves the console below a path sends such paths."""
     sentence = "There is no such page."
+    cluster, _ = split_path(request.path_info)
+    if cluster:
+        sentence = f"There is no cluster {cluster}: --lookupd-http-address and --nsqd-http-address name them."
     first = request.path.partition("/")[2].partition("/")[0]
     if not settings.CONSOLE.sub_path and _SUB_PATH.fullmatch(first) and first not in settings.CONSOLE_WORDS:
         sentence += (

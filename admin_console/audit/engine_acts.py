@@ -45,6 +45,8 @@ def _row_with(message: str, act: ActRecord) -> AuditRow:
         action=act.action[:32],
         topic=act.topic[:64],
         channel=act.channel[:64],
+        # Of a pause on a node of a named cluster, which this console ended.
+        detail=f"cluster {act.details['cluster']}" if "cluster" in act.details else "",
         reason=str(act.details.get("reason") or "")[:200] if act.is_done else "",
         verdict=_verdict(act),
         message=message[:500],

@@ -77,6 +77,7 @@ class AuditRow(models.Model):
     hash = models.CharField(max_length=64, default="", db_default="")  # "" where Penstock did not write the row
 
     origin: Origin | None = None
+    cluster = ""  # the name of its cluster; `detail` has it, too
 
     class Meta:
         ordering = ("-id",)

@@ -3,9 +3,10 @@
     {"action": "pause_channel", "topic": "orders", "channel": "billing", "user": "ada", "timestamp": Unix seconds,
      "remote_ip": …, "user_agent": …, "url": of the request, "via": this machine, "outcome": "done", "message": …}
 
-The names are nsqadmin's; `outcome` and `message` are ours. A channel created with its topic is two acts, as nsqadmin
-reports it: create_topic, then create_channel. An act of which nothing was done is not reported: programs
-that read `action` alone would take it for done. A POST that fails is sent again, in order, and given up after minutes.
+The names are nsqadmin's; `outcome` and `message` are ours, and `cluster` is, the name of a cluster that has one. A
+channel created with its topic is two acts, as nsqadmin reports it: create_topic, then create_channel. An act of which
+nothing was done is not reported: programs that read `action` alone would take it for done. A POST that fails is sent
+again, in order, and given up after minutes.
 """
 
 import asyncio
@@ -155,11 +156,12 @@ def documents(row: AuditRow) -> list[dict[str, Any]]:
         "via": socket.gethostname(),
         "outcome": row.verdict,
         "message": row.message,
+        "cluster": row.cluster,
     }
     made = [found]
     if row.action == "register_name" or urlsplit(url).path.endswith(_CREATE_PATH):
         made = [found | {"action": "create_topic", "channel": ""}]
         if row.channel:
             made.append(found | {"action": "create_channel"})
-    optional = ("channel", "node", "user")
+    optional = ("channel", "node", "user", "cluster")
     return [{name: value for name, value in one.items() if value or name not in optional} for one in made]

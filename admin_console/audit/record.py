@@ -21,6 +21,7 @@ from admin_console.audit.models import (
 )
 from admin_console.database.condition import CONDITION, Storage
 from admin_console.database.errors import Trouble, trouble_of
+from admin_console.vocabulary.current_cluster import current_cluster
 
 FOREIGN_REQUEST = "foreign_request"
 _NO_ROOM = "the disk refuses the audit list, and memory has no room for more of its rows"
@@ -135,13 +136,13 @@ class ActInProgress:
             action=intent.action,
             topic=intent.topic,
             channel=intent.channel,
-            detail=detail[:DETAIL_LENGTH_MAX] or intent.detail,
+            detail=_of_cluster(intent.cluster, detail) if detail else intent.detail,
             reason=intent.reason,
             verdict=verdict,
             message=message[:500],
             counts=dict(counts or {}),
         )
-        row.origin = intent.origin
+        row.origin, row.cluster = intent.origin, intent.cluster
         return row
 
 
@@ -244,6 +245,7 @@ def record_event(
     row = _row_of(request, action, detail=detail)
     row.phase, row.verdict = Phase.EVENT, verdict
     row.actor = (actor or row.actor)[:64]
+    row.detail = detail[:DETAIL_LENGTH_MAX]  # an account is of no cluster
     _add(row)
 
 
@@ -281,7 +283,8 @@ def begin_command(actor: str, action: str, *, detail: str, topic: str = "") -> A
 
 def _row_of(request: HttpRequest, action: str, *, topic: str = "", channel: str = "", detail: str = "") -> AuditRow:
     user = request.user
-    return AuditRow(
+    cluster = current_cluster()
+    row = AuditRow(
         act_id=uuid.uuid4().hex,
         at_ms=now_ms(),
         actor=user.username if user.is_authenticated else "",
@@ -291,5 +294,12 @@ def _row_of(request: HttpRequest, action: str, *, topic: str = "", channel: str 
         action=action[:32],
         topic=topic[:64],
         channel=channel[:64],
-        detail=detail[:DETAIL_LENGTH_MAX],
+        detail=_of_cluster(cluster, detail),
     )
+    row.cluster = cluster
+    return row
+
+
+def _of_cluster(cluster: str, detail: str) -> str:
+    """The detail of a row, the name of the cluster before it."""
+    return (f"cluster {cluster}{', ' if detail else ''}{detail}" if cluster else detail)[:DETAIL_LENGTH_MAX]

@@ -103,12 +103,14 @@ class RepeatedRows:
     def take(self, act: ActRecord | AuditRow, now_s: float) -> bool:
         """Count the act if it is a repeat; whether it was counted. If not, the act gets a row of its own."""
         if isinstance(act, AuditRow):
-            kind, address, who = _kind_of_row(act), act.address, act.actor
+            kind, address, who, cluster = _kind_of_row(act), act.address, act.actor, act.cluster
         else:
-            kind, address, who = limits_of(act), act.remote_address, ""
+            kind, address, who, cluster = limits_of(act), act.remote_address, "", ""
         if kind is None:
             return False
-        source = Source(act.via, address, act.action, act.topic, act.channel, who if kind is LOOK else "")
+        source = Source(
+            act.via, address, act.action, act.topic, act.channel, f"{who if kind is LOOK else ''} {cluster}".strip()
+        )
         digest = self._acts.count(kind, source, now_s)
         if digest is not None:
             digest.add(act, kind)

@@ -12,6 +12,7 @@ from admin_console.cluster.merging.merged import ClusterSnapshot
 from admin_console.cluster.reading.members import Identity
 from admin_console.cluster.reading.nodes import ClusterState, NotCallingError
 from admin_console.cluster.reading.watches import Watch
+from admin_console.vocabulary.current_cluster import PerCluster
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.vocabulary.errors import StorageError
 
@@ -48,7 +49,8 @@ class NotChangedError(Exception):
 class Cluster:
     """Any thread. own: the identity of the engine of this process, None while it has none. own_name: its name among the
     nodes. has_engine: False for a console by itself, whose snapshots come every second without `take`. append_sample:
-    writes a node's sample (`node_samples.py`); None where no samples are stored.
+    writes a node's sample (`node_samples.py`); None where no samples are stored. name: of the cluster, "" for the
+    unnamed one.
 
     on_snapshot: called with each snapshot, on the thread that made it: the engine's own while no other node is read.
     """
@@ -63,7 +65,9 @@ class Cluster:
         own_name: Callable[[], str] = lambda: "",
         has_engine: bool = True,
         append_sample: Callable[[bytes], None] | None = None,
+        name: str = "",
     ) -> None:
+        self.name = name
         self.on_snapshot: list[Callable[[EngineSnapshot | ClusterSnapshot], None]] = []
         self._options = options
         self._chosen = chosen
@@ -116,6 +120,15 @@ class Cluster:
     def addresses(self) -> Addresses:
         """Those of now; `state` has them once the reader took them in."""
         return self._addresses
+
+    @property
+    def has_engine(self) -> bool:
+        return self._has_engine
+
+    @property
+    def has_any(self) -> bool:
+        """Whether it has a node, or may have one: an engine, or addresses."""
+        return self._has_engine or self._addresses.has_any
 
     @property
     def own_identity(self) -> Identity | None:
@@ -183,20 +196,26 @@ class Cluster:
             has_engine=self._has_engine,
         )
         if self._append_sample is not None:
-            self._sampler = NodeSampler(lambda: reader.state, self._append_sample, interval_s=self._pace.sample_s)
+            self._sampler = NodeSampler(
+                lambda: reader.state, self._append_sample, interval_s=self._pace.sample_s, cluster=self.name
+            )
             self._sampler.start()
         return reader
 
 
-_cluster: Cluster | None = None
+_clusters = PerCluster[Cluster]()
 
 
 def set_cluster(cluster: Cluster | None) -> None:
     """Called by `serve` once the cluster runs, and with None before it stops."""
-    global _cluster
-    _cluster = cluster
+    _clusters.put(cluster)
 
 
 def get_cluster() -> Cluster | None:
-    """The cluster of this process; None where `serve` is not running."""
-    return _cluster
+    """The one that the running code works for; None where `serve` is not running."""
+    return _clusters.get()
+
+
+def cluster_names() -> tuple[str, ...]:
+    """Of all that run, "" for the unnamed one."""
+    return _clusters.names

@@ -18,6 +18,7 @@ from admin_console.cluster.reading.node_stats import Figures, NodeStats
 from admin_console.cluster.reading.nodes import Node
 from admin_console.gateway.gateway import ClientStats, Connections, EngineUnavailableError, Gateway, get_gateway
 from admin_console.vocabulary import units
+from admin_console.vocabulary.current_cluster import PerCluster
 
 EVERY_S = 1.0
 CPU_SHARE = 0.05
@@ -230,10 +231,10 @@ def _clients_of(node: Node, stats: NodeStats) -> Iterator[Client]:
             yield client(figures, "", "")
 
 
-_reader = ClientReader()
+_readers = PerCluster(ClientReader)
 
 
 def newest_clients(node: str = "") -> ClientList:
-    """The newest list of this process. node: the one whose clients are shown, "" for all. Raises
-    EngineUnavailableError where the console starts or stops."""
-    return _reader.newest(node)
+    """The newest list of the current cluster. node: the one whose clients are shown, "" for all.
+    Raises EngineUnavailableError where the console starts or stops."""
+    return _readers.made().newest(node)

@@ -1,4 +1,5 @@
-"""The gateway of a console without an engine: figures are those of the nodes, and acts are theirs.
+"""The gateway of a console without an engine, and of a named cluster, which the engine is no part of: figures are those
+of the nodes, and acts are theirs.
 
 A read that takes an engine of the console's own, such as of the trash, is refused as the Gateway itself does.
 """
@@ -28,29 +29,32 @@ from queue_engine.vocabulary.options.options import Options
 NO_FIGURES = "No figures have come from the nodes yet."
 # The acts of the console itself, at nsqlookupds, and of its pipeline's worker on the history. A topic is created at
 # nsqlookupds and nodes.
-CAPABILITIES = frozenset(
+CAPABILITIES_OF_NAMED = frozenset(
     {
         "create_topic",
         "register_name",
         "set_addresses",
-        "start_job",
-        "stop_job",
         "tombstone_producer",
         "unregister_channel",
         "unregister_topic",
     }
 )
+CAPABILITIES = CAPABILITIES_OF_NAMED | {"start_job", "stop_job"}
 
 
 class ClusterOnlyGateway(Gateway):
-    """A Gateway without an engine. newest: returns the cluster's newest figures, None before the first."""
+    """A Gateway without an engine. newest: returns the cluster's newest figures, None before the first. cluster: its
+    name; the pipeline is not of a named one."""
 
-    capabilities = CAPABILITIES
-
-    def __init__(self, options: Options, newest: Callable[[], EngineSnapshot | None]) -> None:
+    def __init__(self, options: Options, newest: Callable[[], EngineSnapshot | None], *, cluster: str = "") -> None:
+        self._capabilities = CAPABILITIES_OF_NAMED if cluster else CAPABILITIES
         self._options = options
         self._newest = newest
         self._history = LakeHistory(os.path.join(options.data_path, "pipeline"))
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return self._capabilities
 
     def history(self) -> LakeHistory:
         return self._history

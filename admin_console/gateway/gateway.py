@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
 from admin_console.gateway.history import HistorySource
+from admin_console.vocabulary.current_cluster import PerCluster, current_cluster
 from queue_engine.delivery.latency_window import LatencyWindow
 from queue_engine.delivery.stats import (
     ChannelStats,
@@ -357,32 +358,38 @@ def _refuse(lacking: str) -> NoReturn:
 
 def no_engine(lacking: str) -> str:
     """The sentence about a thing that a console without an engine lacks."""
+    if cluster := current_cluster():
+        return f"The queue of this server is no part of the cluster {cluster}, and so there is no {lacking} here."
     return f"This console has no queue of its own, and so no {lacking}: it runs with --console-only."
 
 
-_gateway: Gateway | None = None
+_gateways = PerCluster[Gateway]()
 
 
 def set_gateway(gateway: Gateway | None) -> None:
     """Called by `serve` once its engine runs, and with None before it stops."""
-    global _gateway
-    _gateway = gateway
+    _gateways.put(gateway)
 
 
 def get_gateway() -> Gateway:
-    """The gateway of this process. Raises EngineUnavailableError where no engine runs; the answer is then a 503."""
-    if _gateway is None:
+    """The gateway of the cluster that the running code works for. Raises EngineUnavailableError where no engine runs;
+    the answer is then a 503."""
+    found = _gateways.get()
+    if found is None:
         raise EngineUnavailableError("The engine is not running: it is starting, stopping, or this is not `serve`.")
-    return _gateway
+    return found
 
 
 def has_capability(name: str) -> bool:
-    """Whether the gateway of this process has this act or use; True while there is none: it is starting or stopping."""
-    return _gateway is None or name in _gateway.capabilities
+    """Whether that gateway has this act or use; True while there is none: it is starting or stopping."""
+    found = _gateways.get()
+    return found is None or name in found.capabilities
 
 
 def why_no_engine(name: str) -> str:
     """Why this act or use takes an engine that this console has not; "" where it can be done here."""
     if has_capability(name):
         return ""
+    if cluster := current_cluster():
+        return f"The queue of this server, which {name.replace('_', ' ')} takes, is no part of the cluster {cluster}."
     return f"This console has no queue of its own, which {name.replace('_', ' ')} takes: it runs with --console-only."

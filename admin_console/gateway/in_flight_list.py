@@ -21,6 +21,7 @@ from admin_console.gateway.gateway import (
     MessageRow,
     ReadRefusedError,
 )
+from admin_console.vocabulary.current_cluster import PerCluster
 from queue_engine.engine.messages.rows import IN_FLIGHT
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _held(node: str, row: MessageRow, read_s: float) -> Held:
     return Held(node, stats, f"{row.client_id} {row.client_address}".strip())
 
 
-_reader = InFlightReader()
+_readers = PerCluster(InFlightReader)
 
 
 def in_flight_list(
@@ -172,4 +173,4 @@ def in_flight_list(
     cluster = get_cluster()
     if snapshot is None or cluster is None:
         return InFlightList(own)
-    return InFlightList(own, *_reader.newest(cluster, snapshot, topic, channel, wait_s))
+    return InFlightList(own, *_readers.made().newest(cluster, snapshot, topic, channel, wait_s))

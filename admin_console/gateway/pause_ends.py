@@ -1,6 +1,6 @@
 """Ends of pauses on Go nsqds, which have no such thing: this console resumes them at the time that was set.
 
-    pause-ends.json, mode 0600: one checked line (storage/disk/checked_line.py)
+    pause-ends.json, of a named cluster pause-ends.NAME.json, mode 0600: one checked line (storage/disk/checked_line.py)
 
     {"version": 1, "ends": [END…]}
     END   {"node", "topic", "channel": text, "until_ms", "since_ms": Unix, "by", "reason": text}
@@ -21,6 +21,7 @@ from typing import Any
 
 from admin_console.cluster.cluster import Cluster
 from admin_console.gateway.gateway import DONE, NO_AUTHOR, ActOrder, ActResult, Pause
+from admin_console.vocabulary.current_cluster import PerCluster, file_of
 from queue_engine.delivery.stats import VIA_TIMER, ActRecord, Outcome
 from queue_engine.storage.disk.checked_line import decode_versioned, encode_line
 from queue_engine.storage.disk.files import Files
@@ -69,7 +70,7 @@ class PauseEnds:
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         retry_s: float = RETRY_S,
     ) -> None:
-        self._path = os.path.join(directory, NAME)
+        self._path = os.path.join(directory, file_of(NAME, cluster.name))
         self._cluster = cluster
         self._on_ended = on_ended
         self._files = files or Files()
@@ -212,6 +213,8 @@ class PauseEnds:
     def _record(self, end: End, action: str, result: ActResult) -> ActRecord:
         pause = Pause(by=end.by, reason=end.reason, since_ms=end.since_ms, until_ms=end.until_ms)
         details: dict[str, Any] = {"pause": pause, "was_down": end.until_ms < self._started_ms}
+        if self._cluster.name:
+            details["cluster"] = self._cluster.name
         outcome = Outcome(depth=result.counts.get("depth", 0))
         return ActRecord(
             action, end.topic, end.channel, end.node, "", outcome, via=VIA_TIMER, details=details, at_ms=self.now_ms()
@@ -227,15 +230,14 @@ def _end_in(fields: Any) -> End:
     return end
 
 
-_pause_ends: PauseEnds | None = None
+_pause_ends = PerCluster[PauseEnds]()
 
 
 def set_pause_ends(ends: PauseEnds | None) -> None:
     """Called by `serve` once the cluster runs, and with None before it stops."""
-    global _pause_ends
-    _pause_ends = ends
+    _pause_ends.put(ends)
 
 
 def get_pause_ends() -> PauseEnds | None:
-    """Those of this process; None where `serve` is not running."""
-    return _pause_ends
+    """Those of the cluster that the running code works for; None where `serve` is not running."""
+    return _pause_ends.get()

@@ -18,12 +18,15 @@ from numpy.typing import NDArray
 
 from admin_console.gateway.history import HistorySource, HistoryUnreadableError
 from admin_console.pacing.pace import PACE
+from admin_console.vocabulary.current_cluster import PerCluster, current_cluster
 
 logger = logging.getLogger(__name__)
 
 MEMORY_LIMIT = "256MB"
 BUCKET_COUNT = 1 << 12  # more than there are latency buckets
 WINDOWS_S = {"minutes": 60, "hours": 3_600}
+# No node's own name has a "/".
+_OF_CLUSTER = "node[: strpos(node, '/')] = $before"
 
 Floats = NDArray[np.float64]
 Column = NDArray[np.generic]
@@ -40,9 +43,13 @@ class Part:
 
 
 class HistoryStore:
-    """Reads the files of `source`. Any thread."""
+    """Reads the files of `source`, and of them the windows of one cluster's nodes. Any thread.
 
-    def __init__(self, source: HistorySource) -> None:
+    cluster: its name, which windows have before the node's (`cluster/samples/node_samples.py`).
+    """
+
+    def __init__(self, source: HistorySource, cluster: str = "") -> None:
+        self._before = f"{cluster}/" if cluster else ""
         self.directory = source.directory
         self._source = source
         self._lock = threading.Lock()
@@ -57,12 +64,15 @@ class HistoryStore:
         HistoryUnreadableError.
         """
         columns = ", ".join(names)
-        where, values = _of_one(topic, channel, nodes)
-        return self._read(f"t, window_s, {columns}", where, parts, f"t, {columns}", values=values)
+        where, values = self._of_one(topic, channel, nodes)
+        rows = self._read(f"t, window_s, {columns}", where, parts, f"t, {columns}", values=values)
+        if rows is not None and self._before and "node" in rows:
+            rows["node"] = np.array([self._name_of(one) for one in rows["node"]], dtype=object)
+        return rows
 
     def latencies(self, topic: str, channel: str, parts: Sequence[Part], nodes: Sequence[str] = ()) -> Rows | None:
         """A channel's counts of messages by latency: columns `t`, `b` (bucket) and `n`. Otherwise as `windows`."""
-        where, values = _of_one(topic, channel, nodes)
+        where, values = self._of_one(topic, channel, nodes)
         return self._read("t, u.b AS b, u.n AS n", where, parts, "t, unnest(latency) AS u", values=values)
 
     def nodes(
@@ -70,13 +80,13 @@ class HistoryStore:
     ) -> dict[str, tuple[int, int]]:
         """The nodes with windows of a channel, a topic or the totals, by name: the starts of the first and the last.
         Otherwise as `windows`."""
-        where, values = _of_one(topic, channel, nodes)
+        where, values = self._of_one(topic, channel, nodes)
         selection, behind = "node, min(t) AS first, max(t) AS last", "GROUP BY node ORDER BY node"
         rows = self._read(selection, where, parts, "node, t", behind, values=values)
         if rows is None:
             return {}
         starts = zip(rows["first"].tolist(), rows["last"].tolist(), strict=True)
-        return dict(zip(map(str, rows["node"]), starts, strict=True))
+        return dict(zip(map(self._name_of, rows["node"]), starts, strict=True))
 
     def deepest(self, count: int, parts: Sequence[Part], node: str = "") -> list[tuple[str, str]]:
         """Topic and channel of the channels in which most waited at any moment, at most `count`. Of several nodes the
@@ -86,14 +96,25 @@ class HistoryStore:
         """
         rows = self._read(
             "topic, channel, sum(node_peak) AS peak",
-            "channel <> ''" + (" AND node = $node" if node else ""),
+            "channel <> '' AND " + ("node = $node" if node else _OF_CLUSTER),
             parts,
             "topic, channel, node, waiting_max",
             "GROUP BY topic, channel HAVING peak > 0 ORDER BY peak DESC, topic, channel LIMIT $count",
             within="SELECT topic, channel, max(waiting_max) AS node_peak FROM ({}) GROUP BY topic, channel, node",
-            values={"count": count} | ({"node": node} if node else {}),
+            values={"count": count} | ({"node": self._before + node} if node else {"before": self._before}),
         )
         return list(zip(map(str, rows["topic"]), map(str, rows["channel"]), strict=True)) if rows else []
+
+    def _of_one(self, topic: str, channel: str, nodes: Sequence[str]) -> tuple[str, dict[str, object]]:
+        """The condition for the rows of a channel, a topic or the totals, and its values."""
+        where = "topic = $topic AND channel = $channel AND "
+        values: dict[str, object] = {"topic": topic, "channel": channel}
+        if nodes:
+            return f"{where}list_contains($nodes, node)", {**values, "nodes": [self._before + one for one in nodes]}
+        return where + _OF_CLUSTER, {**values, "before": self._before}
+
+    def _name_of(self, node: object) -> str:
+        return str(node).removeprefix(self._before)
 
     def _read(
         self,
@@ -156,15 +177,6 @@ class HistoryStore:
                 self._connection = None
 
 
-def _of_one(topic: str, channel: str, nodes: Sequence[str]) -> tuple[str, dict[str, object]]:
-    """The condition for the rows of a channel, a topic or the totals, and its values."""
-    where = "topic = $topic AND channel = $channel"
-    values: dict[str, object] = {"topic": topic, "channel": channel}
-    if nodes:
-        where, values = f"{where} AND list_contains($nodes, node)", {**values, "nodes": [*nodes]}
-    return where, values
-
-
 def _connect(directory: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(
         ":memory:",
@@ -202,16 +214,17 @@ def _sentence(error: duckdb.Error | UnicodeDecodeError) -> str:
     return f"The history can't be read: {first_line}."
 
 
-_current: HistoryStore | None = None
-_current_lock = threading.Lock()
+_stores = PerCluster[HistoryStore]()
+_stores_lock = threading.Lock()
 
 
 def store_of(source: HistorySource) -> HistoryStore:
-    """The process's store, for the source of its gateway."""
-    global _current
-    with _current_lock:
-        if _current is None or _current._source is not source:
-            if _current is not None:
-                _current.close()
-            _current = HistoryStore(source)
-        return _current
+    """The store of the cluster that the running code works for, for the source of its gateway."""
+    with _stores_lock:
+        found = _stores.get()
+        if found is None or found._source is not source:
+            if found is not None:
+                found.close()
+            found = HistoryStore(source, current_cluster())
+            _stores.put(found)
+        return found

@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Protocol
 
 from admin_console.cluster.merging.differences import CONSUMERS
@@ -22,6 +23,7 @@ from admin_console.diagnosis.vitals import ConsumersApart
 from admin_console.hub.node_rings import NodeRings
 from admin_console.rings.depth_jumps import NOTHING, DepthCounts, jump_at_topic, jump_in_channel
 from admin_console.rings.rings import DEPTH_JUMPS, SECONDS, Birth, Clock, Layout, Rings
+from admin_console.vocabulary.current_cluster import PerCluster
 
 if TYPE_CHECKING:
     from admin_console.gateway.gateway import ChannelStats, EngineSnapshot, TopicStats
@@ -166,12 +168,14 @@ class Hub:
         self.act_count = next(self._act_numbers)
 
     def attach(self, source: SnapshotSource, loop: asyncio.AbstractEventLoop) -> None:
-        """Take every further snapshot of `source`. Its thread calls `hand_over`, which passes it to `loop`."""
+        """Take every further snapshot of `source`, and notify the listeners, for the current cluster. Its thread calls
+        `hand_over`, which passes it to `loop`."""
         self.forget_all()
+        context = copy_context()
 
         def hand_over(snapshot: "EngineSnapshot | ClusterSnapshot") -> None:
             try:
-                loop.call_soon_threadsafe(self.take, snapshot)
+                loop.call_soon_threadsafe(self.take, snapshot, context=context)
             except RuntimeError:
                 # The web side's loop is closed: the process is stopping.
                 pass
@@ -375,9 +379,9 @@ def _deleted_depths(before: dict[Key, DepthCounts], now: dict[Key, DepthCounts])
     return depths
 
 
-_hub = Hub()
+_hubs = PerCluster(Hub)
 
 
 def get_hub() -> Hub:
-    """The process's hub."""
-    return _hub
+    """That of the cluster that the running code works for."""
+    return _hubs.made()

@@ -24,6 +24,7 @@ from admin_console.live.broadcast import Broadcast
 from admin_console.live.open_sockets import OpenSockets
 from admin_console.live.socket_auth import SocketUser, allowed_user, session_key_of
 from admin_console.screens.build import Request
+from admin_console.vocabulary.current_cluster import PerCluster
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ INCOMING_PER_10_S_MAX = 60
 SOCKETS_MAX = 1_000
 SOCKETS_PER_USER_MAX = 50
 
-_broadcast = Broadcast(get_hub())
+_broadcasts = PerCluster(lambda: Broadcast(get_hub()))
 _open_sockets = OpenSockets()
 
 
@@ -50,6 +51,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._broadcast = _broadcasts.made()
         self._user: SocketUser | None = None
         self._request: Request | None = None
         self._session_key = ""
@@ -86,7 +88,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def disconnect(self, code: int) -> None:
         self._is_over = True
         if self._request is not None:
-            _broadcast.remove(self._request, self)
+            self._broadcast.remove(self._request, self)
             self._request = None
         for task in self._tasks:
             if task is not asyncio.current_task():
@@ -138,12 +140,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self._end(NOT_UNDERSTOOD)
             return
         if self._request is not None:
-            _broadcast.remove(self._request, self)
+            self._broadcast.remove(self._request, self)
         self._request = request
-        _broadcast.add(request, self)
+        self._broadcast.add(request, self)
         live = get_hub().live
         if live is not None:
-            self.offer(await _broadcast.build_update(request, live), live.snapshot.sequence)
+            self.offer(await self._broadcast.build_update(request, live), live.snapshot.sequence)
 
     def _acked(self, sequence: int) -> None:
         # Updates arrive in order: an acknowledgement covers those before it.

@@ -13,7 +13,8 @@ from admin_console.answers.refusal import NO_SESSION, refusal, wants_fragment, w
 from admin_console.audit.record import record_refusal
 from admin_console.hub.hub import get_hub
 from admin_console.permissions.allowed import Allowed, CheckedRequest, WhyNot, may_use
-from admin_console.permissions.table import ALL_ACTS, LEAST_ROLES
+from admin_console.permissions.table import ALL_ACTS, LEAST_ROLES, OF_THE_SERVER
+from admin_console.vocabulary.current_cluster import current_cluster
 
 
 class EnforcePermissions:
@@ -42,7 +43,7 @@ class EnforcePermissions:
         url_name = request.resolver_match.view_name
         user = _user(request)
         if may_use(user, url_name):
-            return None
+            return _no_page_here(request) if current_cluster() and url_name in OF_THE_SERVER else None
         if user is None:
             return _ask_to_log_in(request, url_name)
         is_act = url_name in ALL_ACTS
@@ -52,6 +53,11 @@ class EnforcePermissions:
                 request, url_name, topic=kwargs.get("topic", ""), channel=kwargs.get("channel", ""), why=sentence
             )
         return refusal(request, sentence, status=403)
+
+
+def _no_page_here(request: HttpRequest) -> HttpResponse:
+    sentence = f"This page is about the queue of this server, which is no part of the cluster {current_cluster()}."
+    return refusal(request, sentence, status=404)
 
 
 def _why_not(request: CheckedRequest, url_name: str) -> str:

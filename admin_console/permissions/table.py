@@ -71,4 +71,13 @@ NSQADMIN: Mapping[str, Role] = {
 
 LEAST_ROLES: Mapping[str, Role | str] = {"login": ANYONE, **PAGES, **ALL_ACTS, **API, **NSQADMIN, **FILES}
 
+# The trash, tokens and the pipeline are this server's: no page of a named cluster.
+OF_THE_SERVER = frozenset(
+    {
+        "archive_again", "archive_off", "archive_on", "cancel_replay", "create_token", "delete_cursor", "delete_trash",
+        "pipeline", "plan_replay", "replay", "restore_trash", "revoke_token", "run_replay", "set_archive_limits",
+        "start_job", "stop_job", "tokens", "trash",
+    }
+)  # fmt: skip
+
 SOCKETS: Mapping[str, Role] = {"/ws/live/": Role.VIEWER}

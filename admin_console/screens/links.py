@@ -8,17 +8,22 @@ from django.urls import get_script_prefix, reverse, set_script_prefix
 
 from admin_console.permissions.table import ACTS, BULK_ACTS
 from admin_console.screens.cells import ActionCell, LinkCell, NameCell
+from admin_console.vocabulary.current_cluster import current_cluster, path_of
 from admin_console.vocabulary.roles import Role
 
 BULK_ROLE = min(BULK_ACTS.values(), key=list(Role).index)  # the least that may act on a selection
 
 
-@lru_cache(maxsize=8192)
 def url_of(name: str, *args: str) -> str:
-    """The path of a page or act, the console's sub-path before it."""
+    """The path of a page or act of the current cluster, the console's sub-path before it."""
+    return _url_of(f"{settings.FORCE_SCRIPT_NAME or ''}{path_of(current_cluster())}/", name, *args)
+
+
+@lru_cache(maxsize=8192)
+def _url_of(prefix: str, name: str, *args: str) -> str:
     # Live updates are built in a context that no request has begun, where Django has no sub-path.
     before = get_script_prefix()
-    set_script_prefix(settings.FORCE_SCRIPT_NAME or "/")
+    set_script_prefix(prefix)
     try:
         return reverse(name, args=args)
     finally:

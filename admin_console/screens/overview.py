@@ -34,6 +34,7 @@ from admin_console.screens.rates import (
     timeouts_cell,
 )
 from admin_console.vocabulary import units
+from admin_console.vocabulary.current_cluster import current_cluster
 from admin_console.vocabulary.roles import Role
 
 ROWS_MAX = 20
@@ -289,8 +290,9 @@ def _first_run(http_address: str) -> Empty:
     if not http_address:
         return Empty(
             "No topics yet",
-            "This console has no queue of its own: it shows the topics of the nodes that it calls. Their addresses "
-            "come from --lookupd-http-address and --nsqd-http-address, or an admin enters them on the page Nodes.",
+            (f"The cluster {name}" if (name := current_cluster()) else "This console has no queue of its own: it")
+            + " shows the topics of the nodes that it calls. Their addresses come from --lookupd-http-address and "
+            "--nsqd-http-address, or an admin enters them on the page Nodes.",
             href=url_of("nodes"),
             link="Nodes and their addresses",
         )

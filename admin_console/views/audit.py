@@ -96,9 +96,8 @@ def _rows(*, actor_text: str, action_text: str, object_text: str, before: str) -
         rows = rows.filter(action__in=[action_text, *(old for old, new in _NEW_NAMES.items() if new == action_text)])
     if object_text:
         topic, slash, channel = object_text.partition("/")
-        about = Q(detail=topic) | Q(
-            detail__startswith=f"{topic}: "
-        )  # a replay's detail has its request behind its name
+        # A replay's detail has its request behind its name, and an act's on a named cluster begins "cluster prod, ".
+        about = Q(detail=topic) | Q(detail__startswith=f"{topic}: ") | Q(detail__startswith=f"{topic}, ")
         rows = rows.filter(topic=topic, channel=channel) if slash else rows.filter(Q(topic=topic) | about)
     if before.isascii() and before.isdigit() and len(before) < 19:
         rows = rows.filter(pk__lt=int(before))

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import cached_property
 from typing import Any
 
@@ -229,8 +230,8 @@ def perform_together(wanted: Sequence[tuple[AuditedAct, dict[str, Any]]]) -> lis
     others = [(page, details) for page, details in wanted if page.nodes is not None]
     if others:
         with ThreadPoolExecutor(min(TOGETHER_MAX, len(others)), "penstock-acts-on-nodes") as threads:
-            for (page, _), result in zip(others, threads.map(lambda one: _done(*one), others), strict=True):
-                results[page] = result
+            begun = [(page, threads.submit(copy_context().run, _done, page, details)) for page, details in others]
+            results |= {page: future.result() for page, future in begun}
     ends = []
     for (page, _), act in zip(wanted, acts, strict=True):
         result = results[page]

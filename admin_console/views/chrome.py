@@ -13,7 +13,9 @@ from admin_console.gateway.act_sentences import SENTENCES
 from admin_console.gateway.gateway import ACTS, full_version, has_capability
 from admin_console.graphs.plotly_asset import plotly_style_ids, plotly_url
 from admin_console.permissions.table import BULK_ACTS
+from admin_console.views.cluster_switch import cluster_links, label_of
 from admin_console.views.notices import page_notices
+from admin_console.vocabulary.current_cluster import current_cluster
 
 _LINKS = (
     ("overview", "Overview", "o"),
@@ -26,7 +28,7 @@ _LINKS = (
     ("audit", "Audit", "a"),
 )
 # Of an engine of this process: its place is left out where the gateway has no such act.
-_ACT_OF_PLACE = {"trash": "restore_trash", "tokens": "create_token"}
+_ACT_OF_PLACE = {"trash": "restore_trash", "tokens": "create_token", "pipeline": "start_job"}
 # Pages that lie under a place's tab: an act is on a topic, one of its channels, or the pipeline.
 _UNDER = {
     "topic": "topics",
@@ -78,12 +80,16 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
             "clock": clock_of(request),
             "clock_url": _url("clock"),
             "environment": environment,
+            "title_words": list(filter(None, (current_cluster(), environment))),
             "environment_is_production": environment.lower().startswith("prod"),
             "places": [
                 HeaderLink(label, key, url, name == here)
                 for name, label, key in _LINKS
                 if (url := _url(name)) and (may is None or may[name]) and _is_there(name)
             ],
+            "cluster": current_cluster(),
+            "cluster_label": label_of(current_cluster()),
+            "clusters": cluster_links(match, here, _is_place) if user and match else [],
             "is_place": any(name == page for name, _, _ in _LINKS),
             "home_url": _url("overview") or "/",
             "topics_url": _url("topics"),
@@ -106,6 +112,11 @@ def clock_of(request: HttpRequest) -> str:
 
 def _is_there(place: str) -> bool:
     return place not in _ACT_OF_PLACE or has_capability(_ACT_OF_PLACE[place])
+
+
+def _is_place(name: str) -> bool:
+    """Whether the cluster that the running code works for has it."""
+    return any(name == place for place, _, _ in _LINKS) and _is_there(name)
 
 
 def _url(name: str) -> str:

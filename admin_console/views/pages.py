@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpResponse
+from django.http import HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
 
 from admin_console.cluster.cluster import get_cluster
@@ -32,6 +32,7 @@ from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.build import FIELD_LENGTH_MAX, LENGTHS_MAX, Request, build_screen
 from admin_console.screens.partial import own_storage
 from admin_console.views.act_buttons import BUTTONS
+from admin_console.views.cluster_switch import first_page
 from admin_console.views.on_nodes import ON_NODES, all_in_words, doers_of
 from admin_console.views.page_cache import Rendered, cached_page
 from admin_console.views.readers import why_unreadable
@@ -42,6 +43,8 @@ PAGES_WITH_GRAPHS = frozenset({"overview", "topic", "channel"})
 
 
 def overview(request: CheckedRequest) -> HttpResponse:
+    if url := first_page():
+        return HttpResponseRedirect(url)
     fields = {name: request.GET.get(name, "")[:FIELD_LENGTH_MAX] for name in ("q", "show", "sort", "number")}
     # The form of the graph's channels has a field for each.
     draw = ",".join(filter(None, request.GET.getlist("draw")))[: LENGTHS_MAX["draw"]]

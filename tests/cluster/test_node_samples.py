@@ -103,6 +103,14 @@ def test_a_sample_has_the_node_and_what_came_since_its_sample_before() -> None:
     assert topic_row(second, "orders")["messages"] == 0
 
 
+def test_a_sample_of_a_named_cluster_has_its_name_before_the_node_s() -> None:
+    body: list[bytes] = []
+    sampler = NodeSampler(Samples(Nsqd())._state, body.append, interval_s=30, cluster="prod")
+    sampler.take()
+    assert decode_sample(body[0])["node"] == "prod/nsq-b2:4151"
+    assert {row["node"] for row in rows_of(body[0]).to_pylist()} == {"prod/nsq-b2:4151"}
+
+
 def test_the_history_reads_it_and_what_an_nsqd_does_not_report_is_unknown() -> None:
     one = Nsqd()
     one.depth = 7

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 import duckdb
+import numpy as np
 import orjson
 import pytest
 from django.test import Client
@@ -22,6 +23,7 @@ from admin_console.history.ranges import DAY_S, HOUR_S, Range, RangeError, range
 from admin_console.history.series import History, channel_history, overview_history, topic_history
 from admin_console.history.store import HistoryStore, Part, store_of
 from admin_console.hub.hub import Hub, LiveState
+from admin_console.vocabulary.current_cluster import in_cluster
 from admin_console.vocabulary.roles import Role
 from admin_console.vocabulary.times import column_time
 from queue_engine.service.runner import EngineRunner
@@ -340,6 +342,55 @@ def test_the_channels_that_held_most_are_those_of_all_nodes_together(lake: Histo
     parts = [Part("minutes", at, NOW_S)]
     assert store_of(source).deepest(1, parts) == [("orders", "spread")]
     assert store_of(source).deepest(9, parts, "b:1") == [("orders", "spread")]
+
+
+def test_a_cluster_has_the_windows_of_its_own_nodes_also_where_another_has_their_names(
+    lake: HistoryLake, tmp_path: Path
+) -> None:
+    minute_s = NOW_S - 600
+    rows = []
+    for node, depth in (("nsq-a:4151", 1), ("nsq-b:4151", 2), ("prod/nsq-a:4151", 10), ("prod/nsq-c:4151", 20)):
+        latency = [{"b": bucket_of(1.0), "n": depth}]
+        rows += [
+            window(minute_s, *names, node=node, depth=depth, waiting=depth, latency=latency)
+            for names in ((), ("orders",), ORDERS)
+        ]
+    rows.append(window(minute_s, "secret", "of-prod", node="prod/nsq-a:4151", waiting=99))
+    lake.add("minutes", rows)
+    lake.add("hours", [window(minute_s // HOUR_S * HOUR_S)])
+    parts = (Part("minutes", minute_s, NOW_S),)
+    found = {}
+    for cluster in ("", "prod", "staging"):
+        with in_cluster(cluster):
+            source = LakeHistory(str(tmp_path / "pipeline"))
+            history, one = shown(source, "1h"), shown(source, of_node("nsq-a:4151"))
+            store = store_of(source)
+            latencies = store.latencies(*ORDERS, parts)
+            assert latencies is not None
+            found[cluster] = (
+                history.nodes,
+                float(np.nansum(history.columns["depth"])),
+                float(np.nansum(one.columns["depth"])),
+                [*store.nodes("", "", parts)],
+                store.deepest(5, parts),
+                store.deepest(5, parts, "nsq-a:4151"),
+                int(sum(latencies["n"])),
+            )
+            store.close()
+    both = [("secret", "of-prod"), ORDERS]
+    assert found == {
+        "": (("nsq-a:4151", "nsq-b:4151"), 3, 1, ["nsq-a:4151", "nsq-b:4151"], [ORDERS], [ORDERS], 3),
+        "prod": (
+            ("nsq-a:4151", "nsq-c:4151"),
+            30,
+            10,
+            ["nsq-a:4151", "nsq-c:4151"],
+            both,
+            both,
+            30,
+        ),
+        "staging": ((), 0, 0, [], [], [], 0),
+    }
 
 
 def test_percentiles_are_nearest_ranks_of_the_summed_histograms(lake: HistoryLake, source: LakeHistory) -> None:

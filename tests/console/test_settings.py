@@ -15,6 +15,7 @@ from admin_console import paths
 from admin_console.live.consumers import websocket_urlpatterns
 from admin_console.options import CONSOLE_OPTIONS, OWN_WORDS, ConsoleOptions, take_early_flags
 from admin_console.paths import SecretKey, make_secret_key, read_or_make_secret_key
+from admin_console.vocabulary.current_cluster import PREFIX
 from admin_console.vocabulary.private_files import make_private_directory
 from queue_engine.vocabulary.options.durations import parse_duration_ms
 from tests.support.processes.server import ROOT
@@ -99,6 +100,46 @@ def test_console_options_keep_the_limits_that_the_reference_names() -> None:
         for text in refused:
             with pytest.raises(ValueError, match=flag):
                 ConsoleOptions.from_environment({limits[flag].variable: text})
+
+
+def test_an_address_may_have_the_name_of_its_cluster() -> None:
+    environment = {
+        "PENSTOCK_LOOKUPD_HTTP_ADDRESS": "prod=10.0.0.1:4161,10.1.0.1:4161,prod=10.0.0.2:4161",
+        "PENSTOCK_NSQD_HTTP_ADDRESS": "staging=https://10.2.0.1:4151,prod=10.0.0.3:4151",
+    }
+    cluster = ConsoleOptions.from_environment(environment).cluster
+    assert (list(map(str, cluster.addresses.lookupds)), cluster.addresses.nsqds) == (["10.1.0.1:4161"], ())
+    named = {name: [*map(str, (*one.lookupds, *one.nsqds))] for name, one in cluster.named.items()}
+    assert named == {
+        "prod": ["10.0.0.1:4161", "10.0.0.2:4161", "10.0.0.3:4151"],
+        "staging": ["https://10.2.0.1:4151"],
+    }
+    of_prod = cluster.of_named("prod")
+    assert (of_prod.addresses, of_prod.named) == (cluster.named["prod"], {})
+    longest = "a" * 32
+    assert ConsoleOptions.from_environment({"PENSTOCK_NSQD_HTTP_ADDRESS": f"{longest}=a:1"}).cluster.named.keys() == {
+        longest
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("Prod=a:1", "'Prod=a:1' names no cluster before its =: a name is 1 to 32 of a-z, 0-9 and -, the first no -"),
+        ("-prod=a:1", "'-prod=a:1' names no cluster before its ="),
+        (f"{'a' * 33}=a:1", f"'{'a' * 33}=a:1' names no cluster before its ="),
+        ("=a:1", "'=a:1' names no cluster before its ="),
+        ("a/b=a:1", "'a/b=a:1' names no cluster before its ="),
+        ("prod=", "cluster prod: '' is neither HOST:PORT nor https://HOST:PORT"),
+        ("prod=here", "cluster prod: 'here' is neither HOST:PORT nor https://HOST:PORT"),
+        (",".join(f"c{number}=a:1" for number in range(17)), "17 names of clusters: the most is 16"),
+    ],
+)
+def test_a_name_that_no_cluster_can_have_is_refused_with_its_limit(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        ConsoleOptions.from_environment({"PENSTOCK_NSQD_HTTP_ADDRESS": text})
+    assert "--nsqd-http-address: " in str(caught.value)
+    assert complaint in str(caught.value)
 
 
 def test_console_options_name_every_fault_at_once() -> None:
@@ -238,7 +279,7 @@ def test_two_addresses_are_refused_and_the_same_one_twice_is_one() -> None:
 
 def test_no_sub_path_may_begin_as_a_page_does() -> None:
     paths = [str(item.pattern) for item in (*get_resolver().url_patterns, *websocket_urlpatterns)]
-    words = {path.partition("/")[0] for path in [*paths, settings.STATIC_URL.removeprefix("/")]}
+    words = {path.partition("/")[0] for path in [*paths, settings.STATIC_URL.removeprefix("/"), PREFIX[1:]]}
     assert sorted(words - {""}) == list(OWN_WORDS)
 
 

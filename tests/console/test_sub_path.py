@@ -86,12 +86,10 @@ async def test_a_client_can_not_say_where_the_links_of_a_page_lead() -> None:
 def sub_path() -> Iterator[None]:
     """The settings of a console below /queue, and the context of a request to it."""
     before = get_script_prefix()
-    url_of.cache_clear()
     with override_settings(FORCE_SCRIPT_NAME="/queue"):
         set_script_prefix("/queue")
         yield
     set_script_prefix(before)
-    url_of.cache_clear()
 
 
 @pytest.mark.usefixtures("sub_path")

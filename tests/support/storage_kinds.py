@@ -53,6 +53,7 @@ ONLY: dict[str, tuple[str, str]] = {
     "test_a_restart_keeps_ages": (LOG, "a disk queue's file has neither due times nor an order of age"),
     "test_a_channel_that_was_moved_back_is_as_old_as_what_it_delivers_again": (LOG, "a disk queue has no offsets"),
     "test_the_question_says_what_all_of_it_frees_together": (LOG, "a disk queue's files go with it"),
+    "console/test_clusters.py": (LOG, "the nodes are fakes, and have no storage"),
     "console/test_two_operators.py": (LOG, "the acts of the table are the log's; what compares is no storage's"),
     "test_a_merge_and_a_kill_amid_an_emptying_bring_nothing_back": (LOG, "a disk queue has no journal"),
     "test_a_kill_at_any_write_of_an_emptying_leaves_each_message_in_one_place": (LOG, "a disk queue has no trash"),

@@ -1,6 +1,6 @@
 """The addresses that an admin chose while the console ran: they outlive its restart.
 
-    cluster.json, mode 0600: one checked line (storage/disk/checked_line.py)
+    cluster.json, of a named cluster cluster.NAME.json, mode 0600: one checked line (storage/disk/checked_line.py)
 
     {"version": 1, "options": ADDRESSES, "chosen": ADDRESSES}
     ADDRESSES   {"lookupds": [text…], "nsqds": [text…]}, each text as `HttpAddress` reads it
@@ -15,6 +15,7 @@ import os
 from pathlib import Path
 
 from admin_console.cluster.calls.options import Addresses
+from admin_console.vocabulary.current_cluster import file_of
 from queue_engine.storage.disk.checked_line import decode_versioned, encode_line
 from queue_engine.storage.disk.files import Files, NameNotSyncedError
 from queue_engine.vocabulary.errors import StorageError
@@ -27,10 +28,13 @@ logger = logging.getLogger(__name__)
 
 
 class ChosenAddresses:
-    """The file of one data directory. options: the addresses of the options as they are."""
+    """The file of one data directory and cluster. options: the addresses of the options as they are. cluster: its name,
+    "" for the unnamed one."""
 
-    def __init__(self, directory: str | Path, options: Addresses, files: Files | None = None) -> None:
-        self._path = os.path.join(directory, NAME)
+    def __init__(
+        self, directory: str | Path, options: Addresses, files: Files | None = None, *, cluster: str = ""
+    ) -> None:
+        self._path = os.path.join(directory, file_of(NAME, cluster))
         self._options = options
         self._files = files or Files()
 

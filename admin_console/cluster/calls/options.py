@@ -1,28 +1,35 @@
 """The options of the cluster, checked."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.calls.node_rules import NodeRules
 from admin_console.vocabulary.console_option import ConsoleOption, split_list
+from admin_console.vocabulary.current_cluster import NAME_WORDS, is_cluster_name
 from queue_engine.client.secret_hosts import SecretHosts
 
 T = TypeVar("T")
 
 # Of one kind: more than a console reads in a period.
 ADDRESSES_MAX = 256
+# Each has a thread, a hub and rings of its own.
+CLUSTERS_MAX = 16
 
 _LOOKUPDS = ConsoleOption(
     "--lookupd-http-address",
     "",
-    "HOST:PORT",
-    "HTTP address of an nsqlookupd, whose nodes the console shows",
+    "[NAME=]HOST:PORT",
+    "HTTP address of an nsqlookupd, whose nodes the console shows; those with a NAME are a cluster of their own",
     is_list=True,
 )
 _NSQDS = ConsoleOption(
-    "--nsqd-http-address", "", "HOST:PORT", "HTTP address of a node that the console shows", is_list=True
+    "--nsqd-http-address",
+    "",
+    "[NAME=]HOST:PORT",
+    "HTTP address of a node that the console shows, in the cluster NAME",
+    is_list=True,
 )
 _ALLOWED = ConsoleOption(
     "--allowed-node",
@@ -117,7 +124,8 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """The cluster's options. mapped: where to call a node instead of at the address that it names."""
+    """The options of one cluster. mapped: where to call a node instead of at the address that it names. named: the
+    addresses of further clusters, by their names, in the order of the options."""
 
     addresses: Addresses = NO_ADDRESSES
     allowed_patterns: tuple[str, ...] = ()
@@ -126,6 +134,7 @@ class ClusterOptions:
     tls: ClientTls = ClientTls()
     connect_timeout_s: float = 2.0
     request_timeout_s: float = 5.0
+    named: Mapping[str, Addresses] = field(default_factory=dict)
 
     @classmethod
     def parse(
@@ -144,11 +153,18 @@ class ClusterOptions:
         def listed(option: ConsoleOption) -> list[str]:
             return split_list(texts[option.flag])
 
+        lookupds, nsqds = (
+            checked(option, _by_cluster, listed(option), dict[str, tuple[HttpAddress, ...]]())
+            for option in (_LOOKUPDS, _NSQDS)
+        )
+        by_name = {name: Addresses(lookupds.get(name, ()), nsqds.get(name, ())) for name in {**lookupds, **nsqds}}
+        if len(by_name.keys() - {""}) > CLUSTERS_MAX:
+            complaints.append(
+                f"{_LOOKUPDS.flag}, {_NSQDS.flag}: {len(by_name.keys() - {''})} names of clusters: the most is "
+                f"{CLUSTERS_MAX}"
+            )
         found = cls(
-            Addresses(
-                checked(_LOOKUPDS, lambda given: Addresses.parse(given, ()).lookupds, listed(_LOOKUPDS), ()),
-                checked(_NSQDS, lambda given: Addresses.parse((), given).nsqds, listed(_NSQDS), ()),
-            ),
+            by_name.pop("", NO_ADDRESSES),
             checked(_ALLOWED, _patterns, listed(_ALLOWED), ()),
             checked(_MAPPED, _mapped, listed(_MAPPED), dict[HttpAddress, HttpAddress]()),
             texts[_TOKEN_FILE.flag],
@@ -160,12 +176,17 @@ class ClusterOptions:
             ),
             connect_timeout_s,
             request_timeout_s,
+            by_name,
         )
         if bool(found.tls.cert) != bool(found.tls.key):
             complaints.append(f"{_CERT.flag} and {_KEY.flag} belong together: only one of them is given")
         if complaints:
             raise ValueError("\n".join(complaints))
         return found
+
+    def of_named(self, name: str) -> "ClusterOptions":
+        """Those of a named cluster."""
+        return replace(self, addresses=self.named[name], named={})
 
     def rules(self, addresses: Addresses) -> NodeRules:
         """The rules, with these addresses as those of the options."""
@@ -193,6 +214,27 @@ class Pace:
 
 
 PACE = Pace()
+
+
+def _by_cluster(texts: Sequence[str]) -> dict[str, tuple[HttpAddress, ...]]:
+    """Of `NAME=HOST:PORT`, or HOST:PORT for the unnamed one. Raises ValueError with a complaint a line."""
+    by_name: dict[str, list[str]] = {}
+    complaints = []
+    for text in texts:
+        name, equals, address = text.rpartition("=")
+        if equals and not is_cluster_name(name):
+            complaints.append(f"{text[:80]!r} names no cluster before its =: a name is {NAME_WORDS}")
+        else:
+            by_name.setdefault(name, []).append(address)
+    found = {}
+    for name, addresses in by_name.items():
+        try:
+            found[name] = Addresses.parse(addresses, ()).lookupds
+        except ValueError as exc:
+            complaints += [f"cluster {name}: {line}" if name else line for line in str(exc).splitlines()]
+    if complaints:
+        raise ValueError("\n".join(complaints))
+    return found
 
 
 def _mapped(texts: Sequence[str]) -> dict[HttpAddress, HttpAddress]:

@@ -64,7 +64,10 @@ class NodeSampler:
         *,
         interval_s: float,
         time_ns: Callable[[], int] = time.time_ns,
+        cluster: str = "",
     ) -> None:
+        """cluster: its name, which the samples have before the node's: nodes of two clusters may have one name."""
+        self._before = f"{cluster}/" if cluster else ""
         self._read = read
         self._append = append
         self._interval_s = interval_s
@@ -116,7 +119,7 @@ class NodeSampler:
         if previous is not None and last is not None and last.left_out:
             previous = _with_unknown(previous, snapshot, last.left_out)
         number = last.number + 1 if last is not None else 1
-        sample = compose_sample(snapshot, previous, None, node=node.name, sequence=number)
+        sample = compose_sample(snapshot, previous, None, node=self._before + node.name, sequence=number)
         if _greatest_growth(sample) > GROWTH_MAX:
             self._last[node.name] = _Last(snapshot, number, left_out)
             raise UnreadableSampleError(f"{node.name} has counted more than {GROWTH_MAX} since its sample before")

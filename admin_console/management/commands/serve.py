@@ -48,11 +48,12 @@ from admin_console.gateway.embedded import EmbeddedGateway, identity_of
 from admin_console.gateway.gateway import Gateway, node_name, set_gateway
 from admin_console.gateway.pause_ends import PauseEnds, set_pause_ends
 from admin_console.gateway.pipeline import ArchiveSettings, Pipeline, WorkerLimits, make_pipeline, set_pipeline
-from admin_console.gateway.sentences import counted
+from admin_console.gateway.sentences import and_list, counted
 from admin_console.graphs import empty_figures, plotly_asset
 from admin_console.hub.hub import get_hub
 from admin_console.management import upgrade_notes
 from admin_console.management.console_report import ConsoleReport
+from admin_console.management.named_clusters import NamedClusters
 from admin_console.management.serve_options import ServeOptions, ServeParser
 from admin_console.pacing.pace import PACE
 from queue_engine.client.demo_process import DemoProcess
@@ -137,14 +138,28 @@ class Serving:
             retention_ms=settings.CONSOLE.audit_retention_ms,
             bytes_max=settings.CONSOLE.audit_bytes_max,
         )
+        given_clusters = settings.CONSOLE.cluster
+        pace = replace(
+            PACE_OF_NODES,
+            sample_s=max(PACE_OF_NODES.sample_s, options.samples_interval_ms / 1000),
+            cpu_share=PACE_OF_NODES.cpu_share / (1 + len(given_clusters.named)),
+        )
         self._cluster = Cluster(
-            settings.CONSOLE.cluster,
-            ChosenAddresses(settings.DATA_PATH, settings.CONSOLE.cluster.addresses),
+            given_clusters,
+            ChosenAddresses(settings.DATA_PATH, given_clusters.addresses),
             own=own,
             own_name=own_name,
             has_engine=given.with_engine,
-            pace=replace(PACE_OF_NODES, sample_s=max(PACE_OF_NODES.sample_s, options.samples_interval_ms / 1000)),
+            pace=pace,
             append_sample=append_sample if options.samples_interval_ms else None,
+        )
+        self._named_clusters = NamedClusters(
+            given_clusters,
+            settings.DATA_PATH,
+            options,
+            pace,
+            append_sample if options.samples_interval_ms else None,
+            self._on_http_act,
         )
         if given.with_engine:
             self._runner.on_snapshot.append(self._cluster.take)
@@ -226,6 +241,7 @@ class Serving:
             set_cluster(None)
             self._cluster.stop()
             self._pause_ends.stop()
+            self._named_clusters.stop()
             if self._notifier is not None:
                 self._notifier.stop()
             if self._demo is not None:
@@ -333,10 +349,11 @@ class Serving:
         try:
             self._cluster.start()
             self._pause_ends.start()
+            set_cluster(self._cluster)
+            set_pause_ends(self._pause_ends)
+            self._named_clusters.start()
         except (PenstockError, ValueError) as exc:
             raise CommandError(str(exc)) from exc
-        set_cluster(self._cluster)
-        set_pause_ends(self._pause_ends)
         if self._notifier is not None:
             self._notifier.start()
 
@@ -363,7 +380,9 @@ class Serving:
 
     def _attach_hub(self) -> None:
         """On the console's loop: the figures of the engine and of other nodes go to the live pages from now on."""
-        get_hub().attach(self._cluster, asyncio.get_event_loop())
+        loop = asyncio.get_event_loop()
+        get_hub().attach(self._cluster, loop)
+        self._named_clusters.attach_hubs(loop)
         if not self._with_engine and self._manager.feed_every_s:
             LoopingCall(self._manager.feed).start(self._manager.feed_every_s)
 
@@ -373,14 +392,18 @@ class Serving:
 
     def _sentence_about_nodes(self) -> str:
         """For a console without an engine: how many addresses it calls."""
-        addresses = self._cluster.state.addresses
-        if not addresses.has_any:
+        named = settings.CONSOLE.cluster.named
+        every = [self._cluster.state.addresses, *named.values()]
+        if not any(addresses.has_any for addresses in every):
             return (
                 "No queue of its own (--console-only), and no nodes yet: give --lookupd-http-address or "
                 "--nsqd-http-address, or an admin enters their addresses on the page Nodes"
             )
-        lookupds, nodes = counted(len(addresses.lookupds), "nsqlookupd"), counted(len(addresses.nsqds), "node")
-        return f"No queue of its own (--console-only): the console calls {lookupds} and {nodes} by their addresses"
+        lookupds = counted(sum(len(one.lookupds) for one in every), "nsqlookupd")
+        nodes = counted(sum(len(one.nsqds) for one in every), "node")
+        beside = f"; clusters with a name: {and_list([*named])}" if named else ""
+        called = f"the console calls {lookupds} and {nodes} by their addresses{beside}"
+        return f"No queue of its own (--console-only): {called}"
 
     def _on_console_listening(self, host: str, port: int) -> None:
         addresses = {

@@ -84,7 +84,7 @@ def take(second: int, depth: int = 0) -> None:
 
 
 def subscriber_count() -> int:
-    return sum(map(len, consumers._broadcast._subscribers.values()))
+    return sum(map(len, consumers._broadcasts.made()._subscribers.values()))
 
 
 async def watching(cookie: str, **asked: str) -> Socket:
@@ -143,13 +143,13 @@ async def test_a_browser_that_does_not_acknowledge_gets_two_updates_and_then_the
 
 async def test_one_update_is_built_for_all_that_ask_for_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[object] = []
-    real = consumers._broadcast.build_update
+    real = consumers._broadcasts.made().build_update
 
     async def counted(request: Any, live: Any) -> bytes:
         built.append(request)
         return await real(request, live)
 
-    monkeypatch.setattr(consumers._broadcast, "build_update", counted)
+    monkeypatch.setattr(consumers._broadcasts.made(), "build_update", counted)
     _, _, cookie = await signed_in()
     held = [await watching(cookie) for _ in range(3)]
     take(0)
@@ -269,14 +269,14 @@ async def test_a_browser_that_reads_nothing_is_let_go(monkeypatch: pytest.Monkey
 async def test_an_update_that_fails_leaves_the_others_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real = consumers._broadcast.build_update
+    real = consumers._broadcasts.made().build_update
 
     async def failing(request: Any, live: Any) -> bytes:
         if request.page == "topics":
             raise RuntimeError("broken screen")
         return await real(request, live)
 
-    monkeypatch.setattr(consumers._broadcast, "build_update", failing)
+    monkeypatch.setattr(consumers._broadcasts.made(), "build_update", failing)
     _, _, cookie = await signed_in()
     broken = await watching(cookie, page="topics")
     held = await watching(cookie)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fake_node import FakeNode
+from tests.support.fake_nsqd import topic
 from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.notify_socket import NotifySocket
 from tests.support.processes.penstock_command import penstock
@@ -43,9 +44,15 @@ def is_free(port: int) -> bool:
 
 def test_it_serves_the_console_alone_and_makes_no_file_of_a_queue(tmp_path: Path) -> None:
     data_path = tmp_path / "data"
-    with FakeNode() as node, NotifySocket(tmp_path / "notify") as notified:
+    with FakeNode() as node, FakeNode() as named, NotifySocket(tmp_path / "notify") as notified:
         node.answer_as_nsqd()
-        options = ["-no-pipeline", f"-nsqd-http-address={node.address}", "-graphite-url=http://graphite:8080"]
+        named.answer_as_nsqd(topic("of-prod"))
+        options = [
+            "-no-pipeline",
+            f"-nsqd-http-address={node.address}",
+            f"-nsqd-http-address=prod={named.address}",
+            "-graphite-url=http://graphite:8080",
+        ]
         manager = {"NOTIFY_SOCKET": notified.address, "WATCHDOG_USEC": "400000"}
         server = ConsoleOnly(data_path, *options, environment=manager)
         server.start()
@@ -54,7 +61,8 @@ def test_it_serves_the_console_alone_and_makes_no_file_of_a_queue(tmp_path: Path
                 "WARNING admin_console.management.nsqadmin_program: --graphite-url has no effect: Graphite"
                 in server.log
             )
-            assert "No queue of its own (--console-only): the console calls 0 nsqlookupds and 1 node" in server.log
+            assert "No queue of its own (--console-only): the console calls 0 nsqlookupds and 2 nodes" in server.log
+            assert "; clusters with a name: prod" in server.log
             notified.wait_for("READY", "1")
             notified.wait_for("WATCHDOG", "1")
             assert is_free(server.tcp_port)
@@ -66,6 +74,8 @@ def test_it_serves_the_console_alone_and_makes_no_file_of_a_queue(tmp_path: Path
             for path in ("/", "/topics/", "/nodes/", "/lookup/", "/pipeline/", "/audit/"):
                 assert console.get(path).status == 200, path
             wait_for("the node's row", lambda: node.address in console.get("/nodes/").text.replace("<wbr>", ""))
+            wait_for("the topic of the cluster", lambda: "of-prod" in console.get("/clusters/prod/topics/").text)
+            assert "of-prod" not in console.get("/topics/").text
             console.close()
             # A running console's directory can be copied, and the copy is one to start on.
             done = penstock("backup", str(tmp_path / "copy"), f"--data-path={data_path}", directory=tmp_path)

@@ -78,6 +78,8 @@ def test_several_addresses_of_both_kinds_may_be_given() -> None:
     )
     assert arguments[1:4] == [f"--lookupd-http-address={one}:4161" for one in "abc"]
     assert "--nsqd-http-address=d:4151" in arguments
+    named = options_of("-lookupd-http-address=prod=a:4161", "-lookupd-http-address=staging=b:4161")
+    assert {"--lookupd-http-address=prod=a:4161", "--lookupd-http-address=staging=b:4161"} <= set(named)
 
 
 def test_nsqadmins_defaults_give_way_to_the_environment_and_that_to_flags() -> None:
