@@ -19,6 +19,7 @@ from admin_console.screens import node as node_screen
 from admin_console.screens import nodes
 from admin_console.screens.list_links import ListQuery
 from admin_console.vocabulary import units
+from admin_console.vocabulary.roles import Role
 
 LOOKUPS = tuple(HttpAddress(f"lookup-{name}", 4161) for name in "ab")
 NOW_MS = units.now_ms()
@@ -141,7 +142,7 @@ def test_a_node_s_page_calls_it_not_registered_only_where_an_answer_lacks_it() -
 
     def chips(one: Node, of_b: Answers = ANSWERS) -> list[list[str]]:
         lookupds = (Lookupd(LOOKUPS[0], ANSWERS, 1), Lookupd(LOOKUPS[1], of_b, 1))
-        parts = node_screen.parts(ClusterView(state_of(one, lookupds=lookupds)), "a:4151")
+        parts = node_screen.parts(ClusterView(state_of(one, lookupds=lookupds)), Role.VIEWER, "a:4151")
         return [[chip.text for chip in row["state"].chips] for row in rows_of(parts, "registrations").values()]
 
     assert chips(found) == [[], ["not registered"]]
@@ -153,10 +154,10 @@ def test_a_node_s_page_calls_it_not_registered_only_where_an_answer_lacks_it() -
 
 def test_the_page_of_a_node_that_never_answered_does_not_say_that_it_has_no_topic() -> None:
     unread = node("a", answers=Answers(), info=None, stats=None, sums=None, rates=Rates())
-    tables = node_screen.parts(ClusterView(state_of(unread)), "a:4151")["tables"]
+    tables = node_screen.parts(ClusterView(state_of(unread)), Role.VIEWER, "a:4151")["tables"]
     assert "Its topics are unknown: it has not answered yet." in tables["node_topics"].html
     assert "Its channels are unknown: it has not answered yet." in tables["node_channels"].html
-    empty = node_screen.parts(ClusterView(state_of(node("a"))), "a:4151")["tables"]
+    empty = node_screen.parts(ClusterView(state_of(node("a"))), Role.VIEWER, "a:4151")["tables"]
     assert "The node has no topic." in empty["node_topics"].html
 
 
