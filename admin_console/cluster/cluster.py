@@ -10,6 +10,7 @@ from admin_console.cluster.calls.options import NO_ADDRESSES, PACE, Addresses, C
 from admin_console.cluster.lookupds.lookupds import Lookupds
 from admin_console.cluster.merging.merged import ClusterSnapshot
 from admin_console.cluster.reading.members import Identity
+from admin_console.cluster.reading.node_rates import OwnRates
 from admin_console.cluster.reading.nodes import ClusterState, NotCallingError
 from admin_console.cluster.reading.watches import Watch
 from admin_console.vocabulary.current_cluster import PerCluster
@@ -81,6 +82,7 @@ class Cluster:
         self._append_sample = append_sample
         self._sampler: NodeSampler | None = None
         self.lookupds = Lookupds(self.call)
+        self.own_rates = OwnRates()
 
     def start(self) -> None:
         """Read the addresses, and begin to call them. Without any, nothing begins beside an engine: most servers have
@@ -194,6 +196,7 @@ class Cluster:
             merger=Merger(self._own_name),
             on_snapshot=self._hand_over,
             has_engine=self._has_engine,
+            own_rates=self.own_rates,
         )
         if self._append_sample is not None:
             self._sampler = NodeSampler(

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from admin_console.cluster.merging.difference_finder import DifferenceFinder
 from admin_console.cluster.merging.merged import ClusterSnapshot
 from admin_console.cluster.merging.merger import Merger
 from admin_console.cluster.reading.members import Identity
+from admin_console.cluster.reading.node_rates import OwnRates
 from admin_console.cluster.reading.nodes import ClusterState, NotCallingError
 from admin_console.cluster.reading.poller import ClusterPoller
 from admin_console.cluster.reading.watches import Watch
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+NAMES_MAX = 64  # looked up at once
 START_S = 10.0  # the first state is there after some milliseconds
 STOP_S = 5.0
 TICK_S = 1.0  # without an engine, which has a tick of its own
@@ -46,6 +48,7 @@ class NodeReader:
         merger: Merger,
         on_snapshot: Callable[[EngineSnapshot | ClusterSnapshot], None],
         has_engine: bool,
+        own_rates: OwnRates,
     ) -> None:
         """Raises ValueError with a sentence where a file of the options can't be used."""
         self._options = options
@@ -53,7 +56,7 @@ class NodeReader:
         self._own = own
         self._pace = pace
         self._merger = merger
-        self._finder = DifferenceFinder(merger.own_name)
+        self._finder = DifferenceFinder(merger.own_name, own_rates)
         self._on_snapshot = on_snapshot
         self._has_engine = has_engine
         self._newest: EngineSnapshot | None = None
@@ -173,6 +176,8 @@ class NodeReader:
             self._loop.close()
 
     async def _serve(self) -> None:
+        # A name whose look-up hangs takes a thread with it: names of others are not to wait for one of five.
+        self._loop.set_default_executor(ThreadPoolExecutor(NAMES_MAX, "penstock-names"))
         rules = self._options.rules(self._addresses)
         async with NodeHttp(self._options, rules, self._tls, self._tokens) as http:
             self._poller = ClusterPoller(self._options, self._addresses, http, own=self._own, pace=self._pace)

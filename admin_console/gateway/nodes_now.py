@@ -86,7 +86,7 @@ def read_lookupds(cluster: Cluster) -> list[LookupdNow]:
             return LookupdNow(address, error=str(exc))
         return LookupdNow(address, nodes, tuple(topics))
 
-    addresses = cluster.state.addresses.lookupds
+    addresses = [one.address for one in cluster.state.lookupds]
     failed = [LookupdNow(address, error=f"{address} gave no answer") for address in addresses]
     return _called(cluster, read, addresses, failed)
 

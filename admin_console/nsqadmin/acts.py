@@ -213,7 +213,7 @@ class _Act:
 
     def _at_lookupds(self, path: str, *, node: str = "", at: Sequence[Any] | None = None) -> list[NodeResult]:
         query = {"topic": self._topic, "channel": self._channel, "node": node}
-        addresses = self._now.cluster.state.addresses.lookupds if at is None else at
+        addresses = [one.address for one in self._now.cluster.state.lookupds] if at is None else at
         outcomes = self._now.cluster.lookupds.act(addresses, path, {key: text for key, text in query.items() if text})
         return [
             NodeResult(

@@ -67,9 +67,10 @@ class ClusterNow:
         """Of all nodes, or of one."""
         nodes = [one for one in self.cluster.state.called if node in ("", one.name)]
         answers = read_nodes(self.cluster, nodes, topic=topic, channel=channel, clients=clients)
-        own = self.own_name
-        if own and node in ("", own):
-            identity = self.cluster.own_identity
+        own, identity = self.own_name, self.cluster.own_identity
+        # Listed as it would register, where it does not.
+        listed = HttpAddress(identity.broadcast_address, identity.http_port).bare if identity is not None else own
+        if own and node in ("", own, listed):
             hostname = identity.hostname if identity is not None else ""
             answers.append(read_engine(self.gateway, own, hostname, topic=topic, channel=channel, clients=clients))
         answers.sort(key=lambda one: one.name)

@@ -30,7 +30,7 @@ def topics(request: HttpRequest) -> HttpResponse:
 
 
 def _inactive(now: ClusterNow) -> HttpResponse:
-    reports = now.cluster.lookupds.reports(now.cluster.state.addresses.lookupds, is_new=True)
+    reports = now.cluster.lookupds.reports([one.address for one in now.cluster.state.lookupds], is_new=True)
     answers = [one for one in reports if one is not None and not one.error]
     failures = [one.error for one in reports if one is not None and one.error]
     if failures and not answers:

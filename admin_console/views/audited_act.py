@@ -17,10 +17,12 @@ from admin_console.audit.record import ActInProgress, begin_act, intent_of, writ
 from admin_console.gateway.fan_out import by_node, fault_of
 from admin_console.gateway.gateway import (
     FAILED,
+    UNKNOWN,
     ActOrder,
     ActResult,
     Asker,
     ChannelStats,
+    EngineUnavailableError,
     TopicStats,
     get_gateway,
 )
@@ -164,7 +166,15 @@ class AuditedAct(View):
             logger.exception("intent not audited action=%s topic=%s channel=%s", self.action, self.topic, self.channel)
             sentence = f"Nothing was done to {self.name}: the audit list can't be written."
             return ActResult(FAILED, sentence, "NOT_AUDITED")
-        result = self.do(details)
+        try:
+            result = self.do(details)
+        except (NotThereError, EngineUnavailableError) as exc:
+            # They have pages of their own; the row gets its end all the same.
+            verdict = FAILED if isinstance(exc, NotThereError) else UNKNOWN
+            self.finish(act, ActResult(verdict, str(exc), "NOT_DONE"))
+            raise
+        except Exception:
+            result = fault_of(ActOrder(self.action, self.topic, self.channel, self.asker(), {}))
         self.finish(act, result)
         return result
 

@@ -124,7 +124,8 @@ def lookupd_sources(own: Iterable[LookupdStats]) -> dict[HttpAddress, str]:
     of this server."""
     cluster = get_cluster()
     state = cluster.state if cluster is not None else None
-    found = dict.fromkeys(state.addresses.lookupds if state is not None else (), "the addresses of nodes")
+    lookupds = [one.address for one in state.lookupds] if state is not None else []
+    found = dict.fromkeys(lookupds, "the addresses of nodes")
     registered: dict[HttpAddress, list[str]] = {}
     for one in own:
         try:

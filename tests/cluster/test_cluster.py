@@ -1,7 +1,9 @@
 """Where nodes come from, and what of them is read: over real connections, from fakes on loopback."""
 
+import asyncio
 import gzip
 import itertools
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -15,6 +17,8 @@ import pytest
 
 from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.calls.chosen_addresses import NAME, ChosenAddresses
+from admin_console.cluster.calls.node_http import CheckedResolver, NodeHttp
+from admin_console.cluster.calls.node_rules import NodeRules
 from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.reading.members import Identity
@@ -251,6 +255,63 @@ def test_a_node_that_misses_one_call_of_two_is_never_silent(tmp_path: Path) -> N
 
             wait_for("many calls", lambda: calls() > 20, every_s=0.002)
             assert seen == {True}
+
+
+def test_an_nsqlookupd_that_two_addresses_name_counts_once(tmp_path: Path) -> None:
+    with FakeNode() as a, FakeNode() as lookup, FakeNode() as other:
+        a.answer_as_nsqd(topic("orders", 3))
+        for one in (lookup, other):
+            one.answer_as_lookupd(a, topics=("orders",))
+        options = ClusterOptions(addresses=Addresses.parse([f"localhost:{lookup.port}"], []))
+        addresses = Addresses.parse([f"localhost:{lookup.port}", lookup.address, other.address], [])
+        cluster = Cluster(options, ChosenAddresses(tmp_path, addresses), lambda: None, OFTEN)
+        cluster.start()
+        try:
+            both = [HttpAddress.parse(one.address) for one in (lookup, other)]
+            wait_for("each once", lambda: [one.address for one in cluster.state.lookupds] == both)
+            wait_for("both", lambda: [set(node.member.registrations) for node in cluster.state.nodes] == [set(both)])
+        finally:
+            cluster.stop()
+
+
+def test_names_whose_look_up_hangs_cost_themselves_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over, look_up = threading.Event(), socket.getaddrinfo
+
+    def hangs(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if str(host).startswith("slow-"):
+            is_over.wait(60)
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+        return look_up("127.0.0.1" if host == "quick.example" else host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hangs)
+    with FakeNode() as a:
+        a.answer_as_nsqd(topic("orders", 3))
+        with cluster_of(tmp_path, nsqds=(a,)) as cluster:
+            slow = [HttpAddress(f"slow-{number}.example", 4151) for number in range(12)]
+            waiting = [cluster.call(partial(_info_of, address)) for address in slow]
+            quick = cluster.call(partial(_info_of, HttpAddress("quick.example", a.port)))
+            assert quick.result(30)["http_port"] == a.port
+            assert not any(one.done() for one in waiting)
+            is_over.set()
+
+
+async def _info_of(address: HttpAddress, http: NodeHttp) -> Any:
+    return await http.get_of_node(address, "/info", purpose="page")
+
+
+def test_an_address_is_trusted_as_an_nsqlookupd_while_it_is_called_alone() -> None:
+    lookup = HttpAddress("localhost", 4161)
+
+    async def tried() -> None:
+        resolver = CheckedResolver(NodeRules())
+        for _ in range(2):
+            with pytest.raises(OSError, match=r"localhost .* is a loopback address"):
+                await resolver.resolve(lookup.host, lookup.port)
+            with resolver.trusting(lookup), resolver.trusting(lookup):
+                assert await resolver.resolve(lookup.host, lookup.port)
+        await resolver.close()
+
+    asyncio.run(tried())
 
 
 def test_a_redirect_leads_nowhere(tmp_path: Path) -> None:

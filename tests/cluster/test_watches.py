@@ -77,6 +77,10 @@ def test_a_topic_that_a_page_shows_is_read_alone_at_the_nodes_that_have_it(tmp_p
         wait_for("its depth", watched(lambda: stats_of(cluster, a).topics["orders"].figures["depth"] == 7, show))
         stats = stats_of(cluster, a)
         assert stats.topics["orders"].channels["mail"].figures["depth"] == 3
+        # The sums of the node go with it.
+        (node,) = (one for one in cluster.state.nodes if one.member.target.port == a.port)
+        assert node.sums is not None
+        assert (node.sums.topics, node.sums.depth, node.sums.messages) == (2, 7 + 3, 0)
         # The others are as they were when all were read, the same objects.
         assert stats.topics["clicks"] is clicks
         assert stats.topic_read_at_ms("orders") > stats.topic_read_at_ms("clicks") == stats.read_at_ms

@@ -102,6 +102,23 @@ def test_an_act_goes_to_all_nodes_that_have_it_with_a_row_for_each(tmp_path: Pat
         assert AuditRow.objects.count() == 2  # the intent and the result
 
 
+def test_an_act_that_a_fault_of_ours_ends_has_its_outcome_in_the_audit_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nsqd(3) as a, cluster_console(tmp_path, a) as console:
+        console.see_topic("orders", 1)
+
+        def fails(*_: object) -> ActResult:
+            raise RuntimeError("a fault of ours")
+
+        monkeypatch.setattr(OnNodes, "do", fails)
+        answer = client_of(make_user()).post(PAUSE, {"node": [a.address]}, headers=JSON)
+        assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL_ERROR")
+        assert "may have been done" in answer.json()["message"]
+        row = last_row()
+        assert (row.action, row.verdict) == ("pause_channel", Verdict.UNKNOWN)
+
+
 def test_ticked_nodes_alone_do_it(tmp_path: Path) -> None:
     with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
         console.see_topic("orders", 2)

@@ -81,6 +81,8 @@ def test_reads_are_of_this_moment_and_over_all_nodes(admin: Client, tmp_path: Pa
         listed = {f"{one['broadcast_address']}:{one['http_port']}": one for one in document["nodes"]}
         own = f"{platform.node()}:{console.own.rpartition(':')[2]}"
         assert listed.keys() == {a.address, b.address, own}
+        status, document = send(admin, "GET", f"/api/nodes/{own}")
+        assert (status, document["total_messages"]) == (200, 3)
         assert listed[a.address]["topics"] == [{"topic": "orders", "tombstoned": False}]
 
 

@@ -4,7 +4,9 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,13 +36,25 @@ ANSWER_BYTES_MAX = 32 << 20
 
 class CheckedResolver(AbstractResolver):
     """Resolves names, and drops the addresses that the rules refuse: the check and the connection see the same
-    address, whatever the name resolves to the next time. trusted: host and port of the nsqlookupds, which no other
-    program names: the options do, or the engine registers with them."""
+    address, whatever the name resolves to the next time."""
 
     def __init__(self, rules: NodeRules) -> None:
         self.rules = rules
-        self.trusted: set[tuple[str, int]] = set()
+        self._trusted: Counter[tuple[str, int]] = Counter()
+        self._found: dict[tuple[str, int], frozenset[str]] = {}  # of nsqlookupds, as they were resolved last
         self._system = ThreadedResolver()
+
+    @contextmanager
+    def trusting(self, address: HttpAddress) -> Iterator[None]:
+        """While an nsqlookupd is called: no other program names it, but the options, or the engine that registers with
+        it."""
+        key = address.host, address.port
+        self._trusted[key] += 1
+        try:
+            yield
+        finally:
+            self._trusted[key] -= 1
+            self._trusted += Counter()  # without those at 0
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -52,13 +66,20 @@ class CheckedResolver(AbstractResolver):
         for one in found:
             ip = ip_of(one["host"].partition("%")[0])
             reason = "it resolves to no IP address" if ip is None else self.rules.refusal_of_resolved(host, port, ip)
-            if reason and (host, port) not in self.trusted:
+            if reason and (host, port) not in self._trusted:
                 refusal = reason
             else:
                 allowed.append(one)
         if not allowed:
             raise OSError(refusal or f"{host} has no address")
+        if (host, port) in self._trusted:
+            self._found[host, port] = frozenset(one["host"] for one in allowed)
         return allowed
+
+    def found(self, address: HttpAddress) -> frozenset[str]:
+        """The IP addresses of an nsqlookupd; empty before its first call."""
+        ip = ip_of(address.host)
+        return self._found.get((address.host, address.port), frozenset()) if ip is None else frozenset((str(ip),))
 
     async def close(self) -> None:
         await self._system.close()
@@ -107,6 +128,18 @@ class NodeHttp:
     def rules(self, rules: NodeRules) -> None:
         self._resolver.rules = rules
 
+    def without_twins(self, lookupds: Iterable[HttpAddress]) -> tuple[HttpAddress, ...]:
+        """Each nsqlookupd once: of several names of one, that with the fewest IP addresses stays, and an IP address
+        before a name: 127.0.0.1 beside localhost."""
+        listed = list(lookupds)
+        stay, taken = set[HttpAddress](), set[tuple[str, int]]()
+        for one in sorted(listed, key=lambda one: (len(self._resolver.found(one)), ip_of(one.host) is None)):
+            at = {(ip, one.port) for ip in self._resolver.found(one)}
+            if taken.isdisjoint(at):
+                stay.add(one)
+                taken |= at
+        return tuple(one for one in listed if one in stay)
+
     async def __aenter__(self) -> "NodeHttp":
         await self._http.__aenter__()
         return self
@@ -125,8 +158,8 @@ class NodeHttp:
 
     async def read_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str] | None = None) -> NodeAnswer:
         """An nsqlookupd's answer. Raises as `HttpJson.get`."""
-        self._resolver.trusted.add((address.host, address.port))
-        return await self._in_turn(address, lambda: self._http.dated(f"{address.url}{path}", query))
+        with self._resolver.trusting(address):
+            return await self._in_turn(address, lambda: self._http.dated(f"{address.url}{path}", query))
 
     async def get_of_node(
         self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, purpose: Purpose = "poll"
@@ -164,9 +197,9 @@ class NodeHttp:
 
     async def post_to_lookupd(self, address: HttpAddress, path: str, query: Mapping[str, str]) -> bytes:
         """Have an nsqlookupd do an act. Raises as `HttpJson.post`."""
-        self._resolver.trusted.add((address.host, address.port))
-        async with self._acts:
-            return await self._http.post(f"{address.url}{path}", query)
+        with self._resolver.trusting(address):
+            async with self._acts:
+                return await self._http.post(f"{address.url}{path}", query)
 
     async def post_to_node(self, target: HttpAddress, path: str, query: Mapping[str, str], body: bytes = b"") -> bytes:
         """Have a node do an act; by https where the node names its port. Raises as `HttpJson.post`."""

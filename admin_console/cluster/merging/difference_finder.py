@@ -17,7 +17,7 @@ from admin_console.cluster.merging.differences import (
 )
 from admin_console.cluster.merging.merged import ClusterSnapshot, TopicPlace
 from admin_console.cluster.merging.topic_differences import differences_of_topic, tombstoned
-from admin_console.cluster.reading.node_rates import NodeRates
+from admin_console.cluster.reading.node_rates import NodeRates, OwnRates
 from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.cluster.reading.totals import NodeSums
 from admin_console.vocabulary import units
@@ -39,6 +39,7 @@ class DifferenceFinder:
     def __init__(
         self,
         own_name: Callable[[], str] = lambda: "",
+        own_rates: OwnRates | None = None,
         *,
         now_s: Callable[[], float] = time.monotonic,
         cpu_s: Callable[[], float] = time.thread_time,
@@ -50,7 +51,7 @@ class DifferenceFinder:
         self._of_topics: dict[str, list[Difference]] = {}
         self._of_nodes: list[Difference] = []
         self._nodes_compared_s = -COMPARE_S
-        self._own_rates = NodeRates()
+        self._own_rates = own_rates or OwnRates()
         self._hidden: dict[tuple[str, str], NodeRates] = {}  # of tombstoned producers, by topic and node
         self._since_ms: dict[tuple[str, ...], int] = {}
 
@@ -115,8 +116,7 @@ class DifferenceFinder:
     def _own_peer(self, own: EngineSnapshot | None) -> Peer | None:
         if own is None:
             return None
-        sums = NodeSums(len(own.topics), None, None, sum([topic.message_count for topic in own.topics]))
-        rates = self._own_rates.note(own.monotonic_ns / 1e9, own.started_at_ns, sums)
+        rates = self._own_rates.of(own, NodeSums.of_engine(own))
         return Peer(self._own_name(), f"Penstock {full_version().partition('+')[0]}", rates.published_s)
 
 

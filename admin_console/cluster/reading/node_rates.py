@@ -1,9 +1,11 @@
 """The rates of a node, from the counters of its last readings: safe against a restart, which begins at 0."""
 
+import threading
 from collections import deque
 from dataclasses import dataclass
 
 from admin_console.cluster.reading.totals import NodeSums
+from queue_engine.delivery.stats import EngineSnapshot
 
 WINDOW_S = 30.0  # three readings of the usual period
 
@@ -54,3 +56,21 @@ class NodeRates:
 def _grown(before: int | None, now: int | None, took_s: float) -> float | None:
     """None also where it fell: a topic or channel was deleted, and its counts with it."""
     return None if before is None or now is None or now < before else (now - before) / took_s
+
+
+class OwnRates:
+    """Of the engine of this process, for all that shows or compares them; any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rates = NodeRates()
+        self._noted_ns = -1
+        self._newest = NO_RATES
+
+    def of(self, snapshot: EngineSnapshot, sums: NodeSums) -> Rates:
+        """Up to the newest snapshot that was noted."""
+        with self._lock:
+            if snapshot.monotonic_ns > self._noted_ns:
+                self._noted_ns = snapshot.monotonic_ns
+                self._newest = self._rates.note(snapshot.monotonic_ns / 1e9, snapshot.started_at_ns, sums)
+            return self._newest

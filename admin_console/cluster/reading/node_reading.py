@@ -241,6 +241,8 @@ class NodeReading:
         else:
             keeps_clients = watch.clients or self._shows_clients()
             self.stats = before.with_topic(stats, topic, channel, keeps_clients=keeps_clients)
+            if self._sums is not None:
+                self._sums = self._sums.with_topic(had, self.stats.topics.get(topic))
         return answer
 
     async def _read_stats(

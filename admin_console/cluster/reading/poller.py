@@ -57,6 +57,7 @@ class ClusterPoller:
         self._now_ms = now_ms
         self._tasks: dict[tuple[str, HttpAddress], asyncio.Task[None]] = {}
         self._lookupds: dict[HttpAddress, _LookupdReading] = {}
+        self._counted: tuple[HttpAddress, ...] = ()  # each nsqlookupd once, whatever its names
         self._nodes: dict[HttpAddress, NodeReading] = {}
         self._members: tuple[Member, ...] = ()
         self._unnamed_ms: dict[HttpAddress, int] = {}  # since when no nsqlookupd names a member
@@ -130,7 +131,8 @@ class ClusterPoller:
         """Work out the members, and have a task for each address and for no other."""
         lookupds = self._addresses.lookupds
         self._lookupds = {one: self._lookupds.get(one) or _LookupdReading() for one in lookupds}
-        named = {one: reading.registrations.nodes for one, reading in self._lookupds.items()}
+        self._counted = self._http.without_twins(lookupds)
+        named = {one: self._lookupds[one].registrations.nodes for one in self._counted}
         members = members_of(self._addresses.nsqds, named, self._http.rules)
         self._members = (*members, *self._unnamed({member.target for member in members}))
         called_ones = [member for member in self._members if not member.refusal]
@@ -200,6 +202,7 @@ class ClusterPoller:
         if answer is not None:
             found = registrations_in(list_in(answer.document, "producers"))
             is_changed = found != reading.registrations or self._is_unnamed_too_long()
+            is_changed |= self._counted != self._http.without_twins(self._addresses.lookupds)
             reading.registrations = found
             if is_changed:
                 self._follow()
@@ -224,7 +227,8 @@ class ClusterPoller:
             self._addresses,
             tuple(
                 Lookupd(address, one.answers, len(one.registrations.nodes), one.registrations.unusable)
-                for address, one in self._lookupds.items()
+                for address in self._counted
+                if (one := self._lookupds[address])
             ),
             nodes,
             tuple(self._gone.values()),

@@ -1,10 +1,11 @@
 """Totals over nodes, each marked where a node's part of it is unknown."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import astuple, dataclass
 from typing import Any
 
-from admin_console.cluster.reading.node_stats import Figures, NodeChannel, NodeStats
+from admin_console.cluster.reading.node_stats import Figures, NodeChannel, NodeStats, NodeTopic
+from queue_engine.delivery.stats import EngineSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,35 @@ class NodeSums:
 
     @classmethod
     def of(cls, stats: NodeStats) -> "NodeSums":
-        topics = stats.topics.values()
+        return cls._over(stats.topics.values(), is_whole=not stats.unreadable)
+
+    @classmethod
+    def of_engine(cls, snapshot: EngineSnapshot) -> "NodeSums":
+        """Of the engine of this process."""
+        topics = snapshot.topics
+        channels = [channel for topic in topics for channel in topic.channels]
+        return cls(
+            len(topics),
+            sum([channel.client_count for channel in channels]),
+            sum([topic.depth for topic in topics]) + sum([channel.depth for channel in channels]),
+            sum([topic.message_count for topic in topics]),
+            sum([channel.in_flight_count for channel in channels]),
+            sum([channel.finish_count for channel in channels]),
+            sum([topic.paused for topic in topics]) + sum([channel.paused for channel in channels]),
+        )
+
+    def with_topic(self, before: NodeTopic | None, now: NodeTopic | None) -> "NodeSums":
+        """With a newer reading of one topic; None where the node does not have it."""
+        was, new = ([one] if one is not None else [] for one in (before, now))
+        rows = zip(astuple(self), astuple(self._over(was)), astuple(self._over(new)), strict=True)
+        counts: list[Any] = [None if None in row else row[0] - row[1] + row[2] for row in rows]
+        return NodeSums(*counts)
+
+    @classmethod
+    def _over(cls, topics: Collection[NodeTopic], *, is_whole: bool = True) -> "NodeSums":
         read = [channel for topic in topics for channel in topic.channels.values()]
         channels = [channel.figures for channel in read]
         own = [topic.figures for topic in topics]
-        is_whole = not stats.unreadable
 
         def sum_of(name: str, rows: Iterable[Figures]) -> int | None:
             counts: list[Any] = [row[name] for row in rows] if is_whole else [None]
