@@ -170,6 +170,27 @@ def test_a_topic_s_page_has_its_producers(tmp_path: Path) -> None:
         assert stats_of(cluster, a).topics["clicks"].producers is None
 
 
+def test_messages_of_an_earlier_process_count_as_finished_in_the_sums_of_an_nsqd(tmp_path: Path) -> None:
+    orders = topic("orders", channel("billing", depth=1_000))
+    with FakeNsqd.of(orders) as a, cluster_of(tmp_path, a, pace=replace(RARE, period_s=0.02)) as cluster:
+
+        def finished() -> int | None:
+            (node,) = cluster.state.nodes
+            return node.sums.finished if node.sums is not None else None
+
+        a.channel("orders", "billing")["depth"] = 400
+        wait_for("600 finished", lambda: finished() == 600)
+        wait_for("their rate", lambda: cluster.state.nodes[0].rates.finished_s)
+        # A page shows the topic: its readings change the sums, which the readings of all topics do not take back.
+        a.channel("orders", "billing")["depth"] = 300
+        show = lambda: cluster.watch("orders", "billing")  # noqa: E731
+        wait_for("its own reading", watched(lambda: any("topic=orders" in path for path, _ in a.requests), show))
+        wait_for("700 finished", lambda: finished() == 700)
+        whole = stats_of(cluster, a).read_at_ms
+        wait_for("a further reading", lambda: stats_of(cluster, a).read_at_ms > whole)
+        assert finished() == 700
+
+
 def test_a_node_that_restarts_under_a_page_is_read_whole_at_once(tmp_path: Path) -> None:
     with (
         FakeNsqd.of(topic("orders", message_count=70), topic("clicks", message_count=9)) as a,

@@ -215,7 +215,7 @@ class NodeReading:
             await self._read_info()
         began_s = time.thread_time()
         self.stats = stats.after(self.stats, () if with_clients else self._watches.with_clients())
-        self._sums = NodeSums.of(stats)
+        self._sums = NodeSums.of(self.stats)  # with the backlogs of earlier readings
         self._rates = self._counted.note(time.monotonic(), stats.started_s, self._sums)
         self._all_cpu_s += time.thread_time() - began_s
         return answer
