@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,9 @@ import pytest
 
 from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.calls.chosen_addresses import NAME, ChosenAddresses
-from admin_console.cluster.calls.node_http import CheckedResolver, NodeHttp
+from admin_console.cluster.calls.node_http import CheckedResolver, NodeHttp, tls_of
 from admin_console.cluster.calls.node_rules import NodeRules
+from admin_console.cluster.calls.node_tokens import NodeTokens
 from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.reading.members import Identity
@@ -272,6 +273,45 @@ def test_an_nsqlookupd_that_two_addresses_name_counts_once(tmp_path: Path) -> No
             wait_for("both", lambda: [set(node.member.registrations) for node in cluster.state.nodes] == [set(both)])
         finally:
             cluster.stop()
+
+
+@pytest.mark.parametrize(
+    ("names", "counted"),
+    [
+        ({"127.0.0.1": ["127.0.0.1"], "both-families": ["127.0.0.1", "::1"]}, ["127.0.0.1"]),
+        ({"lookup": ["127.0.0.1", "127.0.0.2"], "lookup-0": ["127.0.0.1"]}, ["lookup", "lookup-0"]),
+        (
+            {"lookup": ["127.0.0.1", "127.0.0.2"], "lookup-0": ["127.0.0.1"], "lookup-1": ["127.0.0.2"]},
+            ["lookup-0", "lookup-1"],
+        ),
+        ({"lookup": ["127.0.0.1", "127.0.0.2"], "other": ["127.0.0.2", "127.0.0.1"]}, ["lookup"]),
+        ({"lookup": [], "other": []}, ["lookup", "other"]),
+    ],
+)
+def test_a_name_of_several_nsqlookupds_is_left_out_where_others_have_all_of_them(
+    names: dict[str, list[str]], counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(host: str, port: int, *_: Any, **__: Any) -> Any:
+        if not names[host]:
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        v4, v6 = ([ip for ip in names[host] if (":" in ip) == is_v6] for is_v6 in (False, True))
+        return [
+            *[(socket.AF_INET, socket.SOCK_STREAM, 0, "", (ip, port)) for ip in v4],
+            *[(socket.AF_INET6, socket.SOCK_STREAM, 0, "", (ip, port, 0, 0)) for ip in v6],
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    port = free_ports(1)[0]
+    addresses = [HttpAddress(name, port) for name in names]
+
+    async def left() -> list[str]:
+        async with NodeHttp(_OPTIONS, NodeRules(), tls_of(_OPTIONS.tls), NodeTokens) as http:
+            for one in addresses:
+                with suppress(UnreachableError):  # as no nsqlookupd listens there
+                    await http.read_lookupd(one, "/nodes")
+            return [one.host for one in http.without_twins(addresses)]
+
+    assert asyncio.run(left()) == counted
 
 
 def test_names_whose_look_up_hangs_cost_themselves_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

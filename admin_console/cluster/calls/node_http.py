@@ -130,12 +130,14 @@ class NodeHttp:
 
     def without_twins(self, lookupds: Iterable[HttpAddress]) -> tuple[HttpAddress, ...]:
         """Each nsqlookupd once: of several names of one, that with the fewest IP addresses stays, and an IP address
-        before a name: 127.0.0.1 beside localhost."""
+        before a name: 127.0.0.1 beside localhost, whatever ::1 is. A name with several addresses of a family is that of
+        several nsqlookupds: it goes only where others have all of them."""
         listed = list(lookupds)
         stay, taken = set[HttpAddress](), set[tuple[str, int]]()
         for one in sorted(listed, key=lambda one: (len(self._resolver.found(one)), ip_of(one.host) is None)):
             at = {(ip, one.port) for ip in self._resolver.found(one)}
-            if taken.isdisjoint(at):
+            is_of_one = len(at) == len({":" in ip for ip, _ in at})
+            if taken.isdisjoint(at) if is_of_one else not at <= taken:
                 stay.add(one)
                 taken |= at
         return tuple(one for one in listed if one in stay)
