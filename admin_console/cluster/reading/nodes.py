@@ -13,8 +13,6 @@ from admin_console.cluster.reading.totals import NodeSums
 
 # A node names its start to the second, and clocks are compared to about one.
 START_SLACK_MS = 5_000
-
-
 # A call that waits in vain for as long as it may (5 s), 10 s after the last answer, is no single packet.
 FIGURES_AGE_MS_MAX = 14_000
 
