@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 # A consumer is named as the cause when it makes at least this share of the failures.
 CULPRIT_SHARE = 0.60
+# Of a channel that a silent node has, too.
+ANSWERING = "the nodes that answer"
+SILENT = "The consumers of a node that does not answer are unknown."
 
 
 def depth(vitals: Vitals) -> str:

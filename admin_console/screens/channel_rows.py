@@ -7,6 +7,7 @@ from admin_console.diagnosis import pause_words
 from admin_console.diagnosis.diagnosis import Diagnosis
 from admin_console.diagnosis.finding import CALM, TONES, WARNING
 from admin_console.diagnosis.findings import RANK
+from admin_console.diagnosis.no_consumers import NO_CONSUMERS
 from admin_console.diagnosis.paused import PAUSED, TOPIC_PAUSED
 from admin_console.diagnosis.states import State
 from admin_console.diagnosis.vitals import take_vitals
@@ -63,7 +64,7 @@ def chips_of(diagnosis: Diagnosis, live: LiveState) -> tuple[Chip, ...]:
         for state in diagnosis.states
     ]
     stats = diagnosis.vitals.stats
-    if not stats.client_count and not any(chip.text == "no consumers" for chip in chips):
+    if not stats.client_count and not any(state.finding.kind is NO_CONSUMERS for state in diagnosis.states):
         silent = live.silent_of(diagnosis.vitals.topic.topic_name, stats.channel_name)
         title = f"Its consumers are {partial.until(silent)}" if silent else "No consumer is connected to this channel"
         chips.append(Chip("consumers unknown" if silent else "no consumers", "", title))

@@ -41,10 +41,11 @@ def vitals(
     rates: dict[str, float] | None = None,
     *,
     topic_figures: dict[str, Any] | None = None,
+    is_partial: bool = False,
     **now: Any,
 ) -> Vitals:
     """A channel that had these figures for seventy seconds. rates: what a count or a gauge changed by each second, up
-    to its value now. Its failures came through the last minute."""
+    to its value now. Its failures came through the last minute. is_partial: another node of it is silent."""
     hub = Hub()
     for second in range(NEWEST + 1):
         figures = dict(now)
@@ -58,6 +59,7 @@ def vitals(
         hub.write(snapshot(orders, second=START_S + second, monotonic_ns=0))
     assert hub.live is not None
     (orders,) = hub.live.snapshot.topics
+    hub.rings["orders", "billing"].is_partial = is_partial
     return take_vitals(orders, orders.channels[0], hub.rings["orders", "billing"], hub.live.snapshot)
 
 
@@ -126,6 +128,13 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
         "no consumer is connected",
         [vitals(), vitals(**DRAINS), vitals(depth=5, paused=True)],
     ),
+    "no consumers where it answers": (
+        no_consumers.find,
+        vitals(depth=5, is_partial=True),
+        WARNING,
+        "No consumer is connected to the nodes that answer.",
+        [vitals(**DRAINS, is_partial=True), vitals(depth=5, paused=True, is_partial=True)],
+    ),
     "consumers on some nodes": (
         consumers_on_some.find,
         apart(vitals(**DRAINS)),
@@ -139,6 +148,13 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
         WARNING,
         "RDY is 0",
         [vitals(**DRAINS), vitals(depth=5), vitals(client_count=2)],
+    ),
+    "RDY 0 where it answers": (
+        backing_off.find,
+        vitals(**DRAINS | {"ready_count": 0, "oldest_ns": old(400)}, rates={"depth": 5}, is_partial=True),
+        WARNING,
+        "RDY is 0 on the nodes that answer.",
+        [vitals(**DRAINS, is_partial=True), vitals(**DRAINS | {"ready_count": None}, is_partial=True)],
     ),
     "quarantined messages": (
         quarantined.find,

@@ -184,6 +184,20 @@ def test_a_channel_whose_consumers_may_be_at_a_silent_node_is_not_said_to_have_n
             assert filters["no-consumer"] == count, page
 
 
+def test_a_silent_node_does_not_hide_that_messages_have_no_consumer_at_the_others() -> None:
+    waiting = fake_nsqd.topic("orders", fake_nsqd.channel("billing", depth=9, message_count=9), message_count=9)
+    hub = HubOfCluster()
+    gone = nsqd("nsq-b", orders_of(0), silent_since=START_S - 40)
+    for second in range(6):
+        live = hub.see(snapshots.snapshot(second=START_S + second), nsqd("nsq-a", waiting), gone)
+    screen = screen_of("channel", live)
+    assert [(one.text, one.tone) for one in screen.chips] == [("consumers unknown", "warning")]
+    assert screen.banner is not None
+    assert screen.banner.title == "No consumer is connected to the nodes that answer."
+    filters = {one.name: one.count for one in screen_of("overview", live).list_bar.filters}
+    assert (filters["attention"], filters["no-consumer"]) == ("1", "0")
+
+
 def test_a_topic_whose_node_never_answered_is_not_said_to_have_no_channel() -> None:
     live = HubOfCluster().see(nowhere(), cluster_states.unread("nsq-b:4151", "orders"))
     topics, topic = screen_of("topics", live), screen_of("topic", live)
