@@ -76,7 +76,7 @@ class InFlightReader:
     ) -> tuple[tuple[Held, ...], dict[str, str]]:
         """Those at other nodes, and why those of some lack. wait_s: for nodes without any answer so far."""
         from admin_console.gateway.node_messages import NodeMessages
-        from admin_console.gateway.node_requests import why_node_can_not
+        from admin_console.gateway.node_requests import why_node_can_not, why_node_lists_keys
 
         now_s = time.monotonic()
         nodes = {node.name: node for node in snapshot.state.nodes}
@@ -90,7 +90,7 @@ class InFlightReader:
                 node = nodes.get(place.node)
                 if place.is_embedded or node is None or not _count(place):
                     continue
-                if reason := why_node_can_not(node, "list_messages"):
+                if reason := why_node_can_not(node, "list_messages") or why_node_lists_keys(node):
                     lacking[node.name] = reason
                     continue
                 if not place.is_answering:

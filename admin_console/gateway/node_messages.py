@@ -142,6 +142,9 @@ class NodeMessages:
         return self.begin_find_key(topic, key, count_max, before=before)()
 
     def begin_find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> Pending[KeyPage]:
+        if reason := why_node_can_not(self._node, "find_key"):
+            # It would answer with its oldest messages.
+            raise ReadRefusedError(f"Nothing was read of {topic}: {reason}.")
         fields = {"key": key.decode(errors="replace"), "limit": count_max, "before": before}
 
         def found(document: Mapping[str, Any]) -> KeyPage:

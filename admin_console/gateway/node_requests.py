@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from admin_console.cluster.reading.node_info import MESSAGES_PATH, PUBLISH_PATH, NodeInfo
+from admin_console.cluster.reading.node_info import MESSAGES_PATH, PUBLISH_PATH, PUBLISHED_PATH, NodeInfo
 from admin_console.cluster.reading.nodes import Node
 from admin_console.gateway.gateway import ActOrder
 from admin_console.gateway.held import Held
@@ -35,7 +35,16 @@ def why_node_can_not(node: Node, action: str) -> str:
         return f"{node.name} does this at its own console alone"
     if (path := path_of(action)) and not node.info.has_path(path):
         return has_no_such_act(node)
+    if action == "find_key" and not node.info.takes(PUBLISHED_PATH, "key"):
+        return f"{node.name} runs {node.info.product}, which finds no messages by key"
     return ""
+
+
+def why_node_lists_keys(node: Node) -> str:
+    """Why a Penstock lists no messages without their keys, a look at contents which it audits; "" where it does."""
+    if node.info is None or node.info.takes(MESSAGES_PATH, "keys"):
+        return ""
+    return f"{node.name} runs {node.info.product}, which lists no messages without their keys"
 
 
 def has_no_such_act(node: Node) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.cluster.reading.registrations import registrations_in
 from admin_console.gateway.gateway import DONE, FAILED
 from admin_console.hub.hub import get_hub
@@ -130,6 +131,39 @@ def test_a_parameter_that_an_older_version_would_ignore_is_not_sent(tmp_path: Pa
         reason = f"{before.name} runs Penstock 0.1.9, which has no “start” for it"
         assert (refused.code, refused.message) == ("NOT_SUPPORTED", f"Nothing was done to orders/archive: {reason}.")
         assert before.act("create_channel", "orders", "archive").verdict == DONE
+
+
+def messages_read(node: FakeNode) -> list[str]:
+    return [path for path, _ in node.requests if path.startswith(("/channel/messages", "/topic/messages"))]
+
+
+def test_no_messages_are_read_where_an_older_version_would_answer_with_others(tmp_path: Path) -> None:
+    with penstock(OLD, no_parameters=True) as old, cluster_console(tmp_path, old) as console:
+        old.channel("orders", "billing")["in_flight_count"] = 2
+        old.answers |= {"/channel/messages": {"messages": []}, "/topic/messages": {"messages": []}}
+
+        def in_flight(state: ClusterState) -> bool:
+            (node,) = state.nodes
+            assert node.stats is not None
+            return node.stats.topics["orders"].channels["billing"].figures["in_flight_count"] == 2
+
+        console.see("messages in flight", in_flight)
+        browser = client_of(make_user())
+        # With keys, each second's list would be a look at contents, which the node audits.
+        page = words(browser.get("/topics/orders/billing/").content.decode())
+        assert "runs Penstock 0.1.9, which lists no messages without their keys." in page
+        # Its oldest messages would be there as those with the key.
+        refused = browser.get("/topics/orders/~messages/", {"key": "k1"})
+        reason = f"{old.address} runs Penstock 0.1.9, which finds no messages by key."
+        assert (refused.status_code, reason in words(refused.content.decode())) == (409, True)
+        assert messages_read(old) == []
+        old.answers["/openapi.json"] = {"paths": reference()["paths"]}
+        old.restart()
+        console.see(
+            "its parameters", lambda state: bool((info := state.nodes[0].info) and info.takes("/topic/messages", "key"))
+        )
+        browser.get("/topics/orders/~messages/", {"key": "k1"})
+        assert len(messages_read(old)) == 1
 
 
 def test_a_version_that_names_no_acts_is_called_and_its_refusal_is_clear(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ _OWN_MARK = "+penstock."  # queue_engine/vocabulary/version.py
 # The one version of Penstock that reports its own version alone; an nsqd of that number has no /info.
 _WITHOUT_MARK = "0.1.0"
 
-PUBLISH_PATH, MESSAGES_PATH = "/pub", "/channel/messages"
-_PATHS = frozenset({act.http.path for act in ACTS.values() if act.http is not None} | {PUBLISH_PATH, MESSAGES_PATH})
+PUBLISH_PATH, MESSAGES_PATH, PUBLISHED_PATH = "/pub", "/channel/messages", "/topic/messages"
+_PATHS = frozenset(
+    {act.http.path for act in ACTS.values() if act.http is not None} | {PUBLISH_PATH, MESSAGES_PATH, PUBLISHED_PATH}
+)
 _PARAMETERS_MAX = 50
 
 
