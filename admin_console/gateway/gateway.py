@@ -123,7 +123,12 @@ class NoEngineError(EngineUnavailableError):
 
 
 class ReadRefusedError(Exception):
-    """The messages can't be read; the text is a sentence for users."""
+    """The messages can't be read; the text is a sentence for users. reason: the cause alone, where the node's name or
+    the reason stands apart; without a full stop."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason or text.removesuffix(".")
 
 
 def node_name(http_address: str) -> str:

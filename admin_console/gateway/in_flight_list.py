@@ -127,7 +127,7 @@ def _begin(one: _OfNode, messages: "NodeMessages", topic: str, channel: str) -> 
     try:
         begun = messages.begin_message_rows(topic, channel, MessageQuery(state=IN_FLIGHT, limit=LIMIT))
     except ReadRefusedError as exc:
-        one.error = str(exc).removesuffix(".")
+        one.error = exc.reason
         return
     one.pending = begun.then(lambda answer: answer.rows)
 
@@ -141,7 +141,7 @@ def _take(one: _OfNode) -> None:
     try:
         one.rows, one.error, one.read_s = pending(), "", time.monotonic()
     except ReadRefusedError as exc:
-        one.error = str(exc).removesuffix(".")
+        one.error = exc.reason
 
 
 def _held(node: str, row: MessageRow, read_s: float) -> Held:

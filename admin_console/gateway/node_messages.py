@@ -39,6 +39,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 
 _TEXT_LENGTH_MAX = 1_000
 _MESSAGE_ID = re.compile(r"[0-9a-f]{16}")
+_URL = re.compile(r"^https?://\S+")
 _SEARCH_ID = re.compile(r"[-a-zA-Z0-9_]{1,40}")  # as it is a part of a page's path
 
 
@@ -129,7 +130,7 @@ class NodeMessages:
         found = document.get("message")
         row = _row(found)
         if row is None:
-            raise ReadRefusedError(f"Nothing was read of {topic}: {self._node.name} answered with no message.")
+            raise _refused(f" of {topic}", f"{self._node.name} answered with no message")
         return OneMessage(topic, channel, _text(document, "storage"), row, _bytes(found, "body"))
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
@@ -144,7 +145,7 @@ class NodeMessages:
     def begin_find_key(self, topic: str, key: bytes, count_max: int, *, before: int | None = None) -> Pending[KeyPage]:
         if reason := why_node_can_not(self._node, "find_key"):
             # It would answer with its oldest messages.
-            raise ReadRefusedError(f"Nothing was read of {topic}: {reason}.")
+            raise _refused(f" of {topic}", reason)
         fields = {"key": key.decode(errors="replace"), "limit": count_max, "before": before}
 
         def found(document: Mapping[str, Any]) -> KeyPage:
@@ -180,7 +181,7 @@ class NodeMessages:
     def _searched(self, path: str, topic: str, fields: Mapping[str, Any], *, is_post: bool = False) -> SearchState:
         found = _search(self._begun(path, topic, "", fields, is_post=is_post)())
         if found is None:
-            raise ReadRefusedError(f"Nothing was read: {self._node.name} answered with no search.")
+            raise _refused("", f"{self._node.name} answered with no search")
         return found
 
     def _read(self, path: str, topic: str, channel: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -202,7 +203,7 @@ class NodeMessages:
         try:
             future = self._cluster.call(read)
         except NotCallingError as exc:
-            raise ReadRefusedError(f"Nothing was read{of}: {exc}") from exc
+            raise _refused(of, str(exc).removesuffix(".")) from exc
         return Pending(future, lambda: self._answer(future, of))
 
     def _answer(self, future: "Future[Any]", of: str) -> Mapping[str, Any]:
@@ -213,15 +214,21 @@ class NodeMessages:
                 with PACE.away():
                     document = future.result(self._cluster.request_timeout_s + 1)
         except HttpRefusedError as exc:
-            reason = f"{self._node.name} refused it: {exc.detail or exc.word or exc}"
-            raise ReadRefusedError(f"Nothing was read{of}: {reason}.") from exc
+            raise _refused(
+                of, f"{self._node.name} refused it: {exc.detail or exc.word or f'status {exc.status}'}"
+            ) from exc
         except orjson.JSONDecodeError as exc:
-            raise ReadRefusedError(f"Nothing was read{of}: {self._node.name} answered with no JSON.") from exc
+            raise _refused(of, f"{self._node.name} answered with no JSON") from exc
         except (UnreachableError, TimeoutError, CancelledError) as exc:
             future.cancel()
-            reason = str(exc) or f"{self._node.name} did not answer in time"
-            raise ReadRefusedError(f"Nothing was read{of}: {reason}.") from exc
+            # Nodes that fail alike are one sentence: each one's URL would be another reason.
+            reason = _URL.sub(self._node.name, str(exc)) or f"{self._node.name} did not answer in time"
+            raise _refused(of, reason) from exc
         return document if isinstance(document, dict) else {}
+
+
+def _refused(of: str, reason: str) -> ReadRefusedError:
+    return ReadRefusedError(f"Nothing was read{of}: {reason}.", reason)
 
 
 def _place(target: Target | None) -> dict[str, Any]:

@@ -81,13 +81,15 @@ def of_nodes(names: list[str], text: str) -> str:
 
 
 def not_listed(nodes: Iterable[tuple[str, str]]) -> list[str]:
-    """Why the messages of nodes can't be listed, a sentence for each reason. nodes: each with its reason."""
-    by_reason: dict[str, list[str]] = {}
+    """Why the messages of nodes can't be listed, a sentence for each reason: `Not listed here: a is an nsqd and shows
+    no messages.`, `Not listed here: a and b: no answer.` nodes: each with its reason, which may begin with its name."""
+    by_reason: dict[tuple[str, bool], list[str]] = {}
     for name, reason in nodes:
-        by_reason.setdefault(reason.removeprefix(name).strip(), []).append(name)
+        rest = reason.removeprefix(f"{name} ")
+        by_reason.setdefault((rest, rest != reason), []).append(name)
     sentences = []
-    for reason, names in by_reason.items():
+    for (rest, is_about_node), names in by_reason.items():
         more = [f"{len(names) - NAMED_MAX:,} more"] if len(names) > NAMED_MAX else []
-        joint = ": " if not reason.startswith("is ") else ": each " if len(names) > 1 else " "
-        sentences.append(f"Not listed here: {and_list([*names[:NAMED_MAX], *more])}{joint}{reason}.")
+        joint = ": " if not is_about_node else ": each " if len(names) > 1 else " "
+        sentences.append(f"Not listed here: {and_list([*names[:NAMED_MAX], *more])}{joint}{rest}.")
     return sentences

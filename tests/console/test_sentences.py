@@ -2,7 +2,7 @@
 
 import pytest
 
-from admin_console.gateway.sentences import merged_sentences, message_counts
+from admin_console.gateway.sentences import merged_sentences, message_counts, not_listed
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,19 @@ def test_reasons_that_begin_alike_are_one_sentence() -> None:
         "Topic old has storage kind diskqueue: only the log keeps keys; it is read once.",
         "This server can't rewind.",
     ]
+
+
+def test_nodes_that_list_nothing_for_the_same_reason_are_one_sentence_that_names_each_once() -> None:
+    nodes = [
+        ("d:1", "d:1 refused it: EXITING"),
+        ("d:10", "d:10 refused it: EXITING"),
+        ("e:1", "e:1 is an nsqd and shows no messages"),
+        ("f:1", "no answer"),
+        ("g:1", "no answer"),
+    ]
+    assert not_listed(nodes) == [
+        "Not listed here: d:1 and d:10: each refused it: EXITING.",
+        "Not listed here: e:1 is an nsqd and shows no messages.",
+        "Not listed here: f:1 and g:1: no answer.",
+    ]
+    assert not_listed(nodes[:1]) == ["Not listed here: d:1 refused it: EXITING."]

@@ -164,6 +164,11 @@ def test_no_messages_are_read_where_an_older_version_would_answer_with_others(tm
         )
         browser.get("/topics/orders/~messages/", {"key": "k1"})
         assert len(messages_read(old)) == 1
+        old.channel("orders", "billing")["in_flight_count"] = 2
+        console.see("messages in flight", in_flight)
+        old.answers["/channel/messages"] = (503, {}, b'{"message":"EXITING"}')
+        page = words(browser.get("/topics/orders/billing/").content.decode())
+        assert f"Not listed here: {old.address} refused it: EXITING." in page
 
 
 def test_a_version_that_names_no_acts_is_called_and_its_refusal_is_clear(tmp_path: Path) -> None:
