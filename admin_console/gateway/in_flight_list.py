@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 SHOWN_S = 15.0  # a channel that no page shows for so long is forgotten
+FRESH_S = 3.0  # and of one that none shows for so long, newer answers are waited for
 LIMIT = 50  # messages of each node
 
 
@@ -54,7 +55,7 @@ class InFlightList:
 
 @dataclass(slots=True)
 class _OfNode:
-    """The newest answer of a node, and the read that goes on."""
+    """The newest answer of a node, and the read that goes on. started_s: of its process."""
 
     pending: "Pending[tuple[MessageRow, ...]] | None" = None
     begun_s: float = 0.0
@@ -62,6 +63,7 @@ class _OfNode:
     read_s: float = 0.0
     error: str = ""
     shown_s: float = 0.0
+    started_s: int = 0
 
 
 class InFlightReader:
@@ -97,8 +99,11 @@ class InFlightReader:
                     lacking[node.name] = "no answer"
                     continue
                 one = self._of.setdefault((topic, channel, node.name), _OfNode())
-                one.shown_s = now_s
                 _take(one)
+                started_s = node.stats.started_s if node.stats is not None else 0
+                if now_s - one.shown_s > FRESH_S or one.started_s != started_s:
+                    one.rows, one.error = None, ""
+                one.shown_s, one.started_s = now_s, started_s
                 if one.pending is None and now_s - one.begun_s >= EVERY_S:
                     one.begun_s = now_s
                     _begin(one, NodeMessages(node, cluster), topic, channel)

@@ -2,17 +2,23 @@
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.test import Client
 
 from admin_console.audit.models import AuditRow, Phase
+from admin_console.cluster.reading.nodes import ClusterState
+from admin_console.gateway import in_flight_list
+from admin_console.hub.hub import get_hub
 from admin_console.vocabulary.roles import Role
+from queue_engine.engine.messages.rows import IN_FLIGHT
 from tests.support.fake_node import FakeNode
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.nsq_socket import NsqSocket
@@ -313,6 +319,42 @@ def test_a_search_runs_at_the_node_of_its_messages(tmp_path: Path) -> None:
 
 
 # The panel "In flight" of a channel's page.
+
+
+def test_messages_in_flight_are_those_of_now_and_of_the_process_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead_s = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0])
+    monkeypatch.setattr(in_flight_list, "time", clock)
+    held = topic("orders", channel("billing", in_flight_count=1))
+    reader = in_flight_list.InFlightReader()
+    with FakeNsqd.of(held, version="1.3.0+penstock.0.2.0") as node, cluster_console(tmp_path, node) as console:
+
+        def listed(held: str, later_s: float) -> list[str]:
+            """As a page that opens has them. held: by the node from now on."""
+            node.answers["/channel/messages"] = {"messages": [{"id": held, "state": IN_FLIGHT}]}
+            ahead_s[0] += later_s
+            live = get_hub().live
+            assert live is not None
+            assert live.cluster is not None
+            found, _ = reader.newest(console.cluster, live.cluster, "orders", "billing", 20)
+            return [one.stats.message_id for one in found]
+
+        console.see_topic("orders", 1)
+        first, second, third = ("a" * 16, "b" * 16, "c" * 16)
+        assert listed(first, 0) == [first]
+        # Viewers of the same second are one read; a page that opens later shows none of then.
+        assert listed(second, 0) == [first]
+        assert listed(second, 5) == [second]
+        node.restart()
+        node.channel("orders", "billing")["in_flight_count"] = 1
+
+        def has_restarted(state: ClusterState) -> bool:
+            return state.nodes[0].stats is not None and state.nodes[0].stats.started_s == node.started_s
+
+        console.see("its restart", has_restarted)
+        assert listed(third, 1.5) == [third]
 
 
 def panel(html: str) -> str:
