@@ -97,11 +97,11 @@ class NodeReader:
         took_s = self._engine_s[0] - before_s[0]
         self._engine_share = (self._engine_s[1] - before_s[1]) / took_s if took_s > 0 else 0.0
         with contextlib.suppress(RuntimeError):  # its loop is closed
-            self._loop.call_soon_threadsafe(self._merge_newest)
+            self._loop.call_soon_threadsafe(self._merge, own)
 
-    def _merge_newest(self) -> None:
-        own, self._newest = self._newest, None
-        if own is not None and self._poller is not None and self._poller.state.addresses.has_any:
+    def _merge(self, own: EngineSnapshot) -> None:
+        is_overtaken = own is not self._newest
+        if not is_overtaken and self._poller is not None and self._poller.state.addresses.has_any:
             self._poller.stretch.note_engine(self._engine_share)
             self._merger.left = self._poller.stretch.left
             self._tick(own)

@@ -22,15 +22,20 @@ from admin_console.cluster.calls.node_rules import NodeRules
 from admin_console.cluster.calls.node_tokens import NodeTokens
 from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
+from admin_console.cluster.merging.merger import Merger
+from admin_console.cluster.reader import NodeReader
 from admin_console.cluster.reading.members import Identity
+from admin_console.cluster.reading.node_rates import OwnRates
 from admin_console.cluster.reading.node_stats import node_stats_in
 from admin_console.cluster.reading.nodes import Answers, ClusterState, Node, NotCallingError
 from admin_console.cluster.reading.stretch import Stretch
 from admin_console.cluster.reading.totals import NodeSums, Total
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
+from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.storage.disk.checked_line import encode_line
 from queue_engine.vocabulary.errors import NewerFormatError, StorageError
 from tests.support.fake_node import FakeNode, producer
+from tests.support.pages.snapshots import START_S, snapshot
 from tests.support.processes.ports import free_ports
 from tests.support.waiting import wait_for
 
@@ -312,6 +317,44 @@ def test_a_name_of_several_nsqlookupds_is_left_out_where_others_have_all_of_them
             return [one.host for one in http.without_twins(addresses)]
 
     assert asyncio.run(left()) == counted
+
+
+def test_a_snapshot_that_comes_while_the_one_before_is_taken_is_merged(tmp_path: Path) -> None:
+    first, second = snapshot(second=START_S), snapshot(second=START_S + 1)
+    merged: list[int] = []
+
+    class Raced(NodeReader):
+        """The engine's thread comes in where the reader's has just looked at the first snapshot."""
+
+        @property
+        def _newest(self) -> EngineSnapshot | None:
+            found: EngineSnapshot | None = self.__dict__.get("newest")
+            if found is first:
+                self.merge(second)
+            return found
+
+        @_newest.setter
+        def _newest(self, newest: EngineSnapshot | None) -> None:
+            self.__dict__["newest"] = newest
+
+    with FakeNode() as a:
+        a.answer_as_nsqd(topic("orders", 3))
+        reader = Raced(
+            _OPTIONS,
+            Addresses.parse([], [a.address]),
+            lambda: None,
+            OFTEN,
+            merger=Merger(),
+            on_snapshot=lambda one: merged.append(one.merged.taken_at_ns),
+            has_engine=True,
+            own_rates=OwnRates(),
+        )
+        try:
+            reader.merge(first)
+            wait_for("the first", lambda: first.taken_at_ns in merged)
+            wait_for("the second", lambda: second.taken_at_ns in merged)
+        finally:
+            reader.stop()
 
 
 def test_names_whose_look_up_hangs_cost_themselves_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
