@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,7 +24,7 @@ from admin_console.gateway.gateway import (
 )
 from admin_console.views.audited_act import NONE_TICKED, STATE_CHANGED, AuditedAct, ComplaintError, NotThereError
 from admin_console.views.node_answers import node_results, node_row
-from admin_console.views.on_nodes import CREATES, NODE, ON_MESSAGES, ON_ONE, Holder
+from admin_console.views.on_nodes import CREATES, NODE, ON_MESSAGES, ON_NODES, ON_ONE, Holder
 from admin_console.views.question import SHOWN, Field, NodeRow, Question, reason_field, show_question
 from admin_console.views.standing import CHANGED, GONE, STILL, standing
 
@@ -141,7 +142,9 @@ class ActPage(AuditedAct):
         """The question with its nodes. Raises NotThereError."""
         question, nodes = self.question(), self.nodes
         if nodes is None:
-            return question
+            # Another node may have it by the answer: the question is about this server alone.
+            own = [Field(NODE, "", kind="hidden", value=self.gateway.node().name)] if self.action in ON_NODES else []
+            return replace(question, fields=[*own, *question.fields])
         # A form that comes back has all its rows, as they were ticked, and so has that of a new topic; a link is about
         # the nodes that it names.
         has_all = self.action == CREATES or NODE in self.request.POST

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.django_db
 JSON = {"Accept": "application/json"}
 DIALOG = {"X-Fragment": "1"}
 PAUSE = "/topics/orders/billing/~pause/"
+EMPTY = "/topics/orders/billing/~empty/"
 
 
 def nsqd(depth: int, **figures: object) -> FakeNsqd:
@@ -193,6 +194,28 @@ def test_a_form_with_no_node_ticked_comes_back_as_it_was_filled_in(tmp_path: Pat
         assert (a.acts, b.acts) == ([], [])
 
 
+def test_the_answer_to_a_question_about_this_server_leaves_a_node_that_comes_later(tmp_path: Path) -> None:
+    with FakeNsqd() as a, cluster_console(tmp_path, a) as console:
+        own_orders(console, 5)
+        console.see()
+        browser = client_of(make_user())
+        emptying, pausing = (browser.get(path, headers=DIALOG).content.decode() for path in (EMPTY, PAUSE))
+        assert "5 messages will be removed." in words(emptying)
+        a.topics["orders"] = topic("orders", channel("billing", depth=70))
+        console.see_topic("orders", 1)
+        # After a complaint the form has the other node, unticked.
+        again = browser.post(EMPTY, fields_of(emptying), headers=DIALOG).content.decode()
+        assert "Type orders/billing to confirm." in words(again)
+        assert (nodes_in(again), f'name="node" value="{a.address}">' in again) == ([console.own], True)
+        for path, question in ((PAUSE, pausing), (EMPTY, emptying)):
+            answer = browser.post(path, {**fields_of(question), "typed_name": "orders/billing"}, headers=JSON).json()
+            assert (answer["ok"], [one["node"] for one in answer["nodes"]]) == (True, [console.own]), answer
+            assert last_row().detail == f"{console.own} done"
+        assert (a.acts, a.channel("orders", "billing")["depth"]) == ([], 70)
+        # A program that names no node means all that have it.
+        assert len(browser.post(PAUSE, {}, headers=JSON).json()["nodes"]) == 2
+
+
 def test_buttons_say_on_how_many_nodes_and_which_node_can_not(tmp_path: Path) -> None:
     with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
         own_orders(console, 1)
@@ -351,7 +374,7 @@ def test_what_is_about_one_consumer_or_message_is_this_server_s_alone(tmp_path: 
         for query, scope in (("client=5", "client"), (f"message={'a' * 16}", "message"), ("scope=all", "all")):
             question = browser.get(f"{requeue}?{query}", headers=DIALOG).content.decode()
             assert "Requeue orders/billing at this server Nothing is in flight at this server now." in words(question)
-            assert "node" not in fields_of(question)
+            assert nodes_in(question) == [console.own]
             if scope != "client":  # no consumer is connected here
                 assert f'name="scope" value="{scope}" checked' in " ".join(question.split())
         for part in ({"scope": "client", "client": "5"}, {"client": "5"}, {"scope": "message", "message": "a" * 16}):
@@ -457,7 +480,6 @@ def test_on_one_server_nothing_is_said_of_nodes(tmp_path: Path) -> None:
         browser = client_of(make_user())
         question = browser.get(PAUSE, headers=DIALOG).content.decode()
         assert "Pause orders/billing Its 0 consumers" in words(question)
-        assert "node" not in fields_of(question)
         answer = browser.post(PAUSE, {}, headers=JSON).json()
         assert answer["ok"]
         assert "nodes" not in answer
