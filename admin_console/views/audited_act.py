@@ -55,6 +55,7 @@ class AuditedAct(View):
 
     action = ""
     is_confirmed = False  # it was confirmed for all of a selection at once
+    counted_at: tuple[str, ...] = ()  # the nodes that the question of a selection counted it at
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
@@ -71,9 +72,13 @@ class AuditedAct(View):
     @cached_property
     def nodes(self) -> OnNodes | None:
         """The nodes that do the act; None where this server alone is concerned."""
-        wanted = self.request.POST.getlist(NODE) or self.request.GET.getlist(NODE)
+        wanted = self.named_nodes()
         channel = self.channel if self.action != "create_channel" else ""
         return on_nodes(self.gateway, self.action, self.topic, channel, wanted)
+
+    def named_nodes(self) -> Sequence[str]:
+        """The nodes that the request names; empty for all."""
+        return self.counted_at or self.request.POST.getlist(NODE) or self.request.GET.getlist(NODE)
 
     # For subclasses to define.
 

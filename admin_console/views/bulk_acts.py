@@ -6,7 +6,7 @@ selection is all rows that pass the list's filter when the question is made; the
 about exactly those.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,15 +50,18 @@ SELECTED_MAX = 5_000
 # on a slow disk (50 ms each) the gateway does not lose its patience.
 TOGETHER = 50
 SHOWN_MAX = 20  # names in the question, and in each half of the answer
+_AT = "@"  # a line of the selection with the nodes of those below it, which no name begins with
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One selected topic, or channel of a topic. expected: how many messages of it the question counted."""
+    """One selected topic, or channel of a topic. expected: how many messages of it the question counted, at these
+    nodes; without nodes at those that the request names, or at all."""
 
     topic: str
     channel: str = ""
     expected: int | None = None
+    nodes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -164,7 +167,7 @@ class BulkAct(View):
         if fields.get("all") == "1":
             found = self._passing(fields)
         else:
-            # A name, or a line for each, with the number of messages that the question counted.
+            # A name, or a line for each, with the number of messages that the question counted; lines of nodes.
             lines = [line for text in fields.getlist("on") for line in text.splitlines() if line.strip()]
             found = list({target.name: target for target in self._read(lines, fields.get("of", ""))}.values())
         if not found:
@@ -172,13 +175,17 @@ class BulkAct(View):
         return found
 
     def _read(self, lines: Sequence[str], of: str) -> Iterator[Target]:
-        self._check_count(len(lines))
+        self._check_count(sum(not line.startswith(_AT) for line in lines))
+        nodes: tuple[str, ...] = ()
         for line in lines:
+            if line.startswith(_AT):
+                nodes = tuple(line.removeprefix(_AT).split()) or ("",)  # a server without a queue has no name
+                continue
             name, _, expected = line.partition(" ")
             names = [of, name] if of and "/" not in name else name.split("/")
             if len(names) != (1 if self._noun == "topic" else 2) or not all(map(is_valid_name, names)):
                 raise ComplaintError(f"{name[:140]!r} is not the name of a {self._noun}. Nothing was done.")
-            yield Target(names[0], "".join(names[1:]), risky_acts.expected_of(expected).get("expected"))
+            yield Target(names[0], "".join(names[1:]), risky_acts.expected_of(expected).get("expected"), nodes)
 
     def _passing(self, fields: QueryDict) -> list[Target]:
         """All that pass the filter of the list which the page shows, at this moment."""
@@ -239,7 +246,10 @@ class BulkAct(View):
             cancel_url=self._cancel_url(targets),
             consequences=[self.kind.consequence, *self._in_all(held), *self._afterwards(targets)],
             rows=rows,
-            selected="\n".join(target.name + text for target, text in zip(targets, expected, strict=True)),
+            # One that another node gets by the answer is not done there.
+            selected=self._lines(
+                (target.name + text, one.nodes) for target, text, one in zip(targets, expected, held, strict=True)
+            ),
             fields=[
                 *(Field(NODE, "", kind="hidden", value=name) for name in self._node_names),
                 *(self._shared_fields(targets) if self.kind.has_own_fields else ()),
@@ -297,6 +307,7 @@ class BulkAct(View):
 
     def _held_by(self, target: Target) -> "_Held":
         nodes = self._one(target).nodes
+        names = nodes.names if nodes is not None else ()
         if nodes is not None:
             topic_of_all = nodes.topic
             self._topics[target.topic] = topic_of_all
@@ -308,7 +319,7 @@ class BulkAct(View):
             self._channels[target.topic] = {one.channel_name: one for topic in found for one in topic.channels}
         topic, by_name = self._topics[target.topic], self._channels[target.topic]
         if topic is None or (target.channel and target.channel not in by_name):
-            return _Held("it no longer exists")
+            return _Held("it no longer exists", nodes=names)
         channels = [by_name[target.channel]] if target.channel else list(by_name.values())
         clients = sum(one.client_count for one in channels)
         if self.action == "empty_topic":
@@ -323,7 +334,7 @@ class BulkAct(View):
         at = " at the topic itself" if self.action == "empty_topic" else ""
         where = nodes.where.replace(" on", ", on", 1) if nodes is not None else ""
         words = f"{message_counts(*held) or 'no messages'}{at}, {counted(clients, 'consumer')}{paused}{where}"
-        return _Held(words, sum(held), clients, is_there=True)
+        return _Held(words, sum(held), clients, is_there=True, nodes=names)
 
     @cached_property
     def _channels(self) -> dict[str, dict[str, ChannelStats]]:
@@ -347,6 +358,7 @@ class BulkAct(View):
         kwargs = {"topic": target.topic, **({"channel": target.channel} if target.channel else {})}
         page.setup(self.request, **kwargs)
         page.is_confirmed = True
+        page.counted_at = target.nodes
         return page
 
     def _perform(self, targets: Sequence[Target]) -> list[RowResult]:
@@ -380,6 +392,16 @@ class BulkAct(View):
             rows[target.name] = RowResult(target, page, result)
         return [rows[target.name] for target in targets]
 
+    def _lines(self, selected: Iterable[tuple[str, Sequence[str]]]) -> str:
+        """A selection as a form has it, of lines with the nodes of each; empty for this server alone."""
+        lines: list[str] = []
+        before = ""
+        for line, nodes in selected:
+            at = " ".join([_AT, *(nodes or [self.gateway.node().name])])
+            lines += [line] if at == before else [at, line]
+            before = at
+        return "\n".join(lines)
+
     def _answer(self, rows: list[RowResult]) -> HttpResponse:
         done = [row for row in rows if row.is_done]
         if wants_json(self.request):
@@ -407,12 +429,12 @@ class BulkAct(View):
             ],
             "close_url": self._cancel_url([row.target for row in rows]),
             # Failed ones stay selected, so that the user can try again.
-            "again": _lines(left),
+            "again": "\n".join(row.target.name for row in left),
             "nodes": self._node_names,
             "again_count": len(left),
             "again_url": reverse(f"bulk_{self.action}"),
             "verb": self.kind.verb,
-            "undo": _lines(undone) if len(undone) > 1 else "",
+            "undo": "\n".join(row.target.name for row in undone) if len(undone) > 1 else "",
             "undo_count": counted(len(undone), self._noun),
             "undo_url": reverse(f"bulk_{undo}") if undone else "",
             "undo_verb": KINDS[undo].verb if undone else "",
@@ -424,13 +446,10 @@ class BulkAct(View):
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The messages of a topic or channel at this moment, in words and as counts."""
+    """The messages of a topic or channel at this moment and its nodes, in words and as counts."""
 
     words: str
     count: int = 0
     clients: int = 0
     is_there: bool = False
-
-
-def _lines(rows: Sequence[RowResult]) -> str:
-    return "\n".join(row.target.name for row in rows)
+    nodes: tuple[str, ...] = ()  # empty for this server alone

@@ -104,6 +104,11 @@ class OnNodes:
         self.is_none_ticked = not self.chosen and not self.left_out
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Those that the question is about: with the ones that can't do it, and no other."""
+        return (*(holder.name for holder in self.chosen), *self.left_out)
+
+    @property
     def is_all(self) -> bool:
         """Whether no other node has it."""
         return len(self.chosen) == len(self._holders)

@@ -22,7 +22,7 @@ from admin_console.hub.hub import get_hub
 from admin_console.rings import figures
 from admin_console.views.act_page import CHANNEL, TOPIC, ActPage
 from admin_console.views.audited_act import ComplaintError
-from admin_console.views.on_nodes import NODE, Holder, OnNodes, doers_of, messages_in, messages_in_all
+from admin_console.views.on_nodes import Holder, OnNodes, doers_of, messages_in, messages_in_all
 from admin_console.views.question import Choice, Field, Question, typed_name_field
 from admin_console.vocabulary import units
 
@@ -344,14 +344,11 @@ class RequeueChannel(ActPage):
     @cached_property
     def nodes(self) -> OnNodes | None:
         # The form of this server alone has a scope, and names no node.
-        is_own = self._scope != "all" or (self._given("scope") and not self._named())
+        is_own = self._scope != "all" or (self._given("scope") and not self.named_nodes())
         return None if is_own else super().nodes
 
     def _given(self, name: str) -> str:
         return self.request.POST.get(name) or self.request.GET.get(name, "")
-
-    def _named(self) -> list[str]:
-        return self.request.POST.getlist(NODE) or self.request.GET.getlist(NODE)
 
     @property
     def _scope(self) -> str:
@@ -408,7 +405,7 @@ class RequeueChannel(ActPage):
         scope = self._scope
         if self.nodes is not None:
             return {}
-        others = [one for one in self._named() if one not in ("", self.gateway.node().name)]
+        others = [one for one in self.named_nodes() if one not in ("", self.gateway.node().name)]
         if others:
             raise ComplaintError(
                 f"One consumer or message is requeued at this server alone, not at {others[0][:80]}: use the console "

@@ -350,6 +350,39 @@ def test_an_act_on_a_selection_goes_to_the_nodes_of_each(tmp_path: Path) -> None
         assert rows["clicks"].detail == f"{b.address} done"
 
 
+def test_an_act_on_a_selection_leaves_the_nodes_that_come_later(tmp_path: Path) -> None:
+    empty, pause = "/topics/~selected/empty-channel/", "/topics/~selected/pause-channel/"
+    with nsqd(3) as a, FakeNsqd() as b, cluster_console(tmp_path, a, b) as console:
+        b.topics["clicks"] = topic("clicks", channel("archive", depth=2))
+        console.engine.calls.create_topic("own").result(30)
+        console.engine.calls.create_channel("own", "mail").result(30)
+        console.see_topic("clicks", 1)
+        console.see_topic("orders", 1)
+        browser = client_of(make_user())
+        on = {"on": ["orders/billing", "clicks/archive", "own/mail"]}
+        emptying, pausing = (browser.get(path, on, headers=DIALOG).content.decode() for path in (empty, pause))
+        lines = [f"@ {a.address}", "orders/billing 3", f"@ {b.address}", "clicks/archive 2", f"@ {console.own}"]
+        assert fields_of(emptying)["on"][0].splitlines() == [*lines, "own/mail 0"]
+        b.topics["orders"] = topic("orders", channel("billing", depth=70))
+        a.topics["own"] = topic("own", channel("mail", depth=80))
+        console.see_topic("orders", 2)
+        console.see_topic("own", 1)
+        # A question that comes back is about the same nodes.
+        again = browser.post(empty, fields_of(emptying), headers=DIALOG).content.decode()
+        assert f"orders/billing: 3 messages, 0 consumers, on {a.address}" in words(again)
+        assert fields_of(again)["on"] == fields_of(emptying)["on"]
+        for path, question in ((pause, pausing), (empty, emptying)):
+            form = {**fields_of(question), "typed_name": "3 channels"}
+            answer = browser.post(path, form, headers=JSON).json()
+            assert (answer["ok"], answer["done"]) == (True, 3), answer
+        assert [one.query["topic"] for one in a.acts] == ["orders", "orders"]
+        assert [one.query["topic"] for one in b.acts] == ["clicks", "clicks"]
+        assert (b.channel("orders", "billing")["depth"], a.channel("own", "mail")["depth"]) == (70, 80)
+        assert a.channel("orders", "billing")["depth"] == 0
+        (own,) = console.engine.calls.stats(topic="own").result(10).topics
+        assert own.channels[0].paused
+
+
 def test_no_answer_of_another_node_ends_no_selection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_acts, "TOGETHER", 1)
     with nsqd(3) as a, cluster_console(tmp_path, a) as console:
