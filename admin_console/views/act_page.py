@@ -94,6 +94,10 @@ class ActPage(AuditedAct):
         """The act that takes this one back; "" where there is none."""
         return ""
 
+    def undo_nodes(self) -> list[str]:
+        """The nodes that `undo_url` is about; empty for this server alone."""
+        return []
+
     def again_url(self) -> str:
         """The question for the nodes that are left, as it was answered."""
         return self.url

@@ -89,6 +89,10 @@ class RowResult:
         return self.page.undo_link() if self.page is not None and self.is_done else ""
 
     @property
+    def undo_nodes(self) -> Sequence[str]:
+        return self.page.undo_nodes() if self.page is not None else ()
+
+    @property
     def is_engine_silent(self) -> bool:
         """Whether this server's own engine gave no answer: another node's is that node's alone."""
         nodes = self.page.nodes if self.page is not None else None
@@ -434,7 +438,7 @@ class BulkAct(View):
             "again_count": len(left),
             "again_url": reverse(f"bulk_{self.action}"),
             "verb": self.kind.verb,
-            "undo": "\n".join(row.target.name for row in undone) if len(undone) > 1 else "",
+            "undo": self._lines((row.target.name, row.undo_nodes) for row in undone) if len(undone) > 1 else "",
             "undo_count": counted(len(undone), self._noun),
             "undo_url": reverse(f"bulk_{undo}") if undone else "",
             "undo_verb": KINDS[undo].verb if undone else "",

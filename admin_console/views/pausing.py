@@ -145,8 +145,11 @@ class PausePage(_PauseAct):
         url = reverse(ACTS[self.action].undo, kwargs=self.kwargs)
         if self.nodes is None:
             return url if self._is_new else ""
-        new = [one.node for one in self.nodes.results if one.result.created]
+        new = self.undo_nodes()
         return with_nodes(url, new) if new else ""
+
+    def undo_nodes(self) -> list[str]:
+        return [one.node for one in self.nodes.results if one.result.created] if self.nodes is not None else []
 
 
 class ResumePage(_PauseAct):

@@ -383,6 +383,24 @@ def test_an_act_on_a_selection_leaves_the_nodes_that_come_later(tmp_path: Path) 
         assert own.channels[0].paused
 
 
+def test_the_undo_of_a_selection_leaves_what_was_paused_before(tmp_path: Path) -> None:
+    clicks, pause = topic("clicks", channel("archive", depth=2)), "/topics/~selected/pause-channel/"
+    orders = topic("orders", channel("billing"))
+    with FakeNsqd.of(orders, clicks) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        console.see_topic("orders", 2)
+        browser, bob = client_of(make_user()), client_of(make_user("bob"))
+        assert bob.post(PAUSE, {"node": a.address, "reason": "incident"}, headers=JSON).json()["ok"]
+        html = browser.post(pause, {"on": ["orders/billing", "clicks/archive"]}, headers=DIALOG).content.decode()
+        assert "Paused 2 channels" in words(html)
+        (url, on) = re.findall(r'formaction="([^"]+)"\s+name="on"\s+value="([^"]+)">Undo', html)[0]
+        question = browser.post(url, {"ask": "1", "on": unescape(on)}, headers=DIALOG).content.decode()
+        assert f"orders/billing: 4 messages, 0 consumers, on {b.address}" in words(question)
+        assert browser.post(url, fields_of(question), headers=JSON).json()["ok"]
+        assert a.channel("orders", "billing")["paused"], "by bob"
+        assert not b.channel("orders", "billing")["paused"]
+        assert not a.channel("clicks", "archive")["paused"]
+
+
 def test_no_answer_of_another_node_ends_no_selection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_acts, "TOGETHER", 1)
     with nsqd(3) as a, cluster_console(tmp_path, a) as console:
