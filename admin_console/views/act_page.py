@@ -108,6 +108,8 @@ class ActPage(AuditedAct):
         if (sentence := why_no_engine(self.action)) and self.nodes is None:
             return refusal(request, sentence, status=404)
         try:
+            if request.method == "POST" and "ask" in request.POST:  # the names of nodes may be too many for a link
+                return self.get(request, **kwargs)
             return super().dispatch(request, *args, **kwargs)
         except NotThereError as exc:
             return refusal(request, self._gone(exc), status=404)
@@ -151,7 +153,7 @@ class ActPage(AuditedAct):
             return replace(question, fields=[*own, *question.fields])
         # A form that comes back has all its rows, as they were ticked, and so has that of a new topic; a link is about
         # the nodes that it names.
-        has_all = self.action == CREATES or NODE in self.request.POST
+        has_all = self.action == CREATES or (NODE in self.request.POST and "ask" not in self.request.POST)
         shown = nodes.able if has_all and self.action not in ON_ONE | ON_MESSAGES else nodes.chosen
         rows = [
             NodeRow(

@@ -565,6 +565,16 @@ def test_rows_of_nodes_are_selected_for_the_acts_that_they_can_do(tmp_path: Path
         question = browser.get(path, {"node": [a.address, console.own]}).content.decode()
         assert nodes_in(question) == sorted([a.address, console.own])
         assert "Empty orders/billing on 2 nodes" in words(question)
+        # With more names than a link can have it is a POST.
+        for act in (path, PAUSE, "/topics/orders/billing/~rewind/"):
+            posted = browser.post(act, {"node": [console.own], "ask": "1"}, headers=DIALOG)
+            question = posted.content.decode()
+            assert (posted.status_code, nodes_in(question), "errorlist" in question) == (200, [console.own], False), act
+            assert a.address not in re.findall(r'name="node" value="([^"]*)"', question)
+        assert nodes_in(browser.post(path, {"node": [a.address, b.address], "ask": "1"}).content.decode()) == sorted(
+            [a.address, b.address]
+        )
+        assert not AuditRow.objects.exists()
         # An operator's buttons are off where the act takes an admin; a viewer has no boxes.
         html = client_of(make_user("grace", role=Role.OPERATOR)).get("/topics/orders/billing/").content.decode()
         assert "Empty on these…" not in acts_of(html, "select-by_node")
