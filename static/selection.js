@@ -93,5 +93,5 @@ function nameNodes(form, boxes) {
   const all = JSON.parse(place.dataset.reasons);
   const reasons = names.map((name) => all[name]).filter(Boolean);
   const more = reasons.length - REASONS_MAX;
-  place.textContent = [...reasons.slice(0, REASONS_MAX), ...(more > 0 ? [`And so it is with ${more} more.`] : [])].join(" ");
+  place.textContent = [...reasons.slice(0, REASONS_MAX), ...(more > 0 ? [`${more} more can't do all of them.`] : [])].join(" ");
 }

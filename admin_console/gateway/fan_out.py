@@ -83,7 +83,7 @@ def _begun(node: ActingNode, order: ActOrder) -> Callable[[], ActResult]:
                 raise StorageError("this console is starting or stopping")
             ends.set(end)
         except StorageError as exc:
-            sentence = f"Nothing was done to {name}: {node.name} ends no pause by itself, and {exc}."
+            sentence = f"Nothing was done to {name}: {node.name} can't end a pause, and {exc}."
             return lambda: ActResult(FAILED, sentence, "STORAGE_ERROR")
     wait = node.begin(order)
 

@@ -79,9 +79,9 @@ class PausePage(_PauseAct):
         names = [one.name for one in self.nodes.chosen if not one.node.ends_pauses] if self.nodes is not None else []
         if not names:
             return []
-        ends = "ends" if len(names) == 1 else "end"
-        resumes = "this console resumes it then, or at its next start where it does not run at that time"
-        return [f"{and_list(names)} {ends} no pause: where it has an end, {resumes}."]
+        resumes = f"this console resumes the {'channel' if self.channel else 'topic'}"
+        late = "if it does not run then, at its next start"
+        return [f"{and_list(names)} can't end a pause: at its end {resumes}; {late}."]
 
     def _about_pause(self, one: TopicStats | ChannelStats) -> list[str]:
         now_ms = units.now_ms()
