@@ -16,7 +16,7 @@ from admin_console.gateway.gateway import get_gateway, is_valid_name, why_no_eng
 from admin_console.permissions.allowed import CheckedRequest
 from admin_console.screens.cells import ActionCell
 from admin_console.views.bulk_kinds import KINDS
-from admin_console.views.on_nodes import ON_NODES, ON_ONE, Doers, all_in_words, doers_of, unable_nodes, why_not_at
+from admin_console.views.on_nodes import ON_NODES, ON_ONE, Doers, all_in_words, doers_of, reasons_by_node, unable_nodes
 from admin_console.views.readers import why_unreadable
 
 register = Library()
@@ -126,13 +126,14 @@ def selected_acts(context: Mapping[str, Any], scope: str) -> SafeString:
     request: CheckedRequest = context["request"]
     buttons = []
     words: list[str] = []
+    why_not = reasons_by_node(get_gateway()).get(context["node"]) if context.get("node") else None
     for name, kind in KINDS.items():
         if not name.endswith(f"_{scope}"):
             continue
         name = f"bulk_{name}"
         label = f"{_SIGNS.get(kind.verb, '')}{kind.verb}…"
         css = f" {_DANGER}" if kind.is_dangerous else ""
-        of_node = why_not_at(get_gateway(), node, name.removeprefix("bulk_")) if (node := context.get("node")) else ""
+        of_node = why_not(name.removeprefix("bulk_")) if why_not is not None else ""
         if of_node:
             words.append(f"{of_node}.")
         if reason := of_node or request.why_not[name]:
@@ -156,11 +157,12 @@ def node_acts(context: Mapping[str, Any]) -> SafeString:
     buttons: dict[str, SafeString] = {}
     reasons: dict[str, list[str]] = {}
     nodes = {row.key for row in screen.tables["by_node"].rows if not row.is_of_all}
+    why_not = reasons_by_node(get_gateway())
     for button in BUTTONS[screen.page]:
         act = button.act
         if act not in ON_NODES - ON_ONE or button.at != "head" or act in buttons:
             continue
-        unable = unable_nodes(get_gateway(), act, context["topic"], context.get("channel", ""))
+        unable = unable_nodes(why_not, act, context["topic"], context.get("channel", ""))
         if unable.keys() >= nodes:
             continue
         is_on = bool(screen.flags.get(button.when))

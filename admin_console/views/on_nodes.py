@@ -6,9 +6,9 @@ server's own are read at this moment.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -301,22 +301,21 @@ def doers_of(gateway: Gateway, action: str, topic: str, channel: str) -> Doers |
     return Doers(count if is_counted else 0, "" if count else in_short(reasons))
 
 
-def unable_nodes(gateway: Gateway, action: str, topic: str, channel: str) -> dict[str, str]:
+def reasons_by_node(gateway: Gateway) -> dict[str, Callable[[str], str]]:
+    """Node → of an act, why the node can't do it, without a full stop; "" where it can. This server and those that it
+    reads; made once for a page of many nodes and acts."""
+    cluster, own = get_cluster(), EmbeddedNode(gateway)
+    nodes = cluster.state.nodes if cluster is not None else ()
+    return {**{node.name: partial(why_node_can_not, node) for node in nodes}, own.name: own.why_not}
+
+
+def unable_nodes(why_not: Mapping[str, Callable[[str], str]], action: str, topic: str, channel: str) -> dict[str, str]:
     """Node → why it can't do the act, without a full stop; of the nodes that have the topic or channel by the newest
-    figures."""
+    figures. why_not: of `reasons_by_node`."""
     live = get_hub().live
     places = live.cluster.places(topic, channel) if live is not None and live.cluster is not None else ()
-    found = {place.node: why_not_at(gateway, place.node, action) for place in places}
+    found = {place.node: why_not[place.node](action) for place in places if place.node in why_not}
     return {name: reason for name, reason in found.items() if reason}
-
-
-def why_not_at(gateway: Gateway, name: str, action: str) -> str:
-    """Why a node can't do an act, without a full stop; "" where it can, and for one that the console does not read."""
-    if name == gateway.node().name:
-        return EmbeddedNode(gateway).why_not(action)
-    cluster = get_cluster()
-    node = next((one for one in cluster.state.nodes if one.name == name), None) if cluster is not None else None
-    return why_node_can_not(node, action) if node is not None else ""
 
 
 def in_short(reasons: Sequence[str]) -> str:

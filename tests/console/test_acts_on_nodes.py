@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from admin_console.audit.models import AuditRow, Phase, Verdict
-from admin_console.cluster.cluster import set_cluster
+from admin_console.cluster.cluster import Cluster, get_cluster, set_cluster
 from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.gateway.gateway import ActOrder, ActResult
-from admin_console.views import bulk_acts
+from admin_console.views import bulk_acts, on_nodes
 from admin_console.views.on_nodes import OnNodes
 from admin_console.vocabulary.roles import Role
 from tests.support.fake_node import FakeNode
@@ -584,6 +584,23 @@ def test_rows_of_nodes_are_selected_for_the_acts_that_they_can_do(tmp_path: Path
             "select-by_node"
             not in client_of(make_user("bob", role=Role.VIEWER)).get("/topics/orders/").content.decode()
         )
+
+
+def test_a_page_reads_its_nodes_once_for_all_acts_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with nsqd(3) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        console.see_topic("orders", 2)
+        reads: list[str] = []
+
+        def read() -> Cluster | None:
+            reads.append("")
+            return get_cluster()
+
+        monkeypatch.setattr(on_nodes, "get_cluster", read)
+        browser = client_of(make_user())
+        for path in ("/topics/orders/billing/", f"/nodes/{a.address}/"):
+            reads.clear()
+            assert "selected-acts" in browser.get(path).content.decode()
+            assert len(reads) <= 2, path
 
 
 def test_an_act_that_no_node_can_do_is_none_of_the_selected(tmp_path: Path) -> None:
