@@ -195,7 +195,12 @@ class OnNodes:
             self.results = delete_in_order(self._cluster, orders, is_everywhere=self.is_all)
         else:
             self.results = fan_out(orders)
-        return self.results[0].result if len(self.results) == 1 else summary(order, self.results)
+        return self._result_of_one(self.results[0]) if len(self.results) == 1 else summary(order, self.results)
+
+    def _result_of_one(self, one: NodeResult) -> ActResult:
+        """Its sentence names the node where others have it, too."""
+        is_named = len(self._holders) == 1 or one.node in one.result.message
+        return one.result if is_named else replace(one.result, message=f"{one.node}: {one.result.message}")
 
     def _complaint_about_counts(self, order: ActOrder) -> str:
         expected = order.details.get("expected")

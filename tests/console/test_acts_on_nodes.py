@@ -136,7 +136,7 @@ def test_ticked_nodes_alone_do_it(tmp_path: Path) -> None:
         assert (nodes_in(question), fields[f"expected:{b.address}"]) == ([b.address], ["4"])
         typed = {**fields, "typed_name": "orders/billing"}
         answer = browser.post("/topics/orders/billing/~empty/", typed, headers=JSON).json()
-        assert (answer["ok"], answer["message"]) == (True, "Emptied orders/billing: removed 4 messages.")
+        assert (answer["ok"], answer["message"]) == (True, f"{b.address}: Emptied orders/billing: removed 4 messages.")
         assert [one["node"] for one in answer["nodes"]] == [b.address]
         assert (a.channel("orders", "billing")["depth"], b.channel("orders", "billing")["depth"]) == (3, 0)
 
@@ -693,7 +693,8 @@ def test_a_channel_is_rewound_on_other_penstocks_and_the_rest_again_to_the_same_
         assert re.search(r'<option\s+value="start" selected', question)
         form = {**fields_of(question), "place": "start", "typed_name": "orders/billing"}
         answer = browser.post(rewind, form, headers=JSON).json()
-        assert (answer["ok"], answer["message"]) == (True, "Rewound orders/billing to offset 0: its depth is 9 now.")
+        assert answer["ok"]
+        assert answer["message"] == f"{b.address}: Rewound orders/billing to offset 0: its depth is 9 now."
         assert b.acts[-1].query == {"topic": "orders", "channel": "billing", "to": "start"}
         # This server alone shows its preview first.
         preview = browser.post(rewind, {"node": console.own, "place": "start"}, headers=DIALOG).content.decode()
