@@ -71,7 +71,7 @@ def overview_plans(live: LiveState | None, deepest: Sequence[Key] | None = None)
         ),
         GraphPlan(
             "waiting",
-            "Depth by channel",
+            "Depth by channel, messages",
             "messages",
             tuple(
                 Line(f"waiting:{topic}/{channel}", f"{topic}/{channel}", index, (topic, channel), "depth")
@@ -106,7 +106,7 @@ def topic_plans(topic: str) -> tuple[GraphPlan, ...]:
     return (
         GraphPlan(
             "depth",
-            "Depth",
+            "Depth, messages",
             "messages",
             (
                 Line("waiting", "topic and channels", 1, key, "waiting"),
@@ -130,7 +130,7 @@ def topic_plans(topic: str) -> tuple[GraphPlan, ...]:
 def channel_plans(topic: str, channel: str) -> tuple[GraphPlan, ...]:
     key = (topic, channel)
     return (
-        GraphPlan("depth", "Depth", "messages", (Line("depth", "depth", 1, key, "depth"),)),
+        GraphPlan("depth", "Depth, messages", "messages", (Line("depth", "depth", 1, key, "depth"),)),
         _in_flight_plan(key),
         GraphPlan(
             "rates",
@@ -144,7 +144,7 @@ def channel_plans(topic: str, channel: str) -> tuple[GraphPlan, ...]:
 
 def _in_flight_plan(key: Key) -> GraphPlan:
     lines = Line("in_flight", "in flight", 1, key, "in_flight"), Line("deferred", "deferred", 3, key, "deferred")
-    return GraphPlan("in_flight", "In flight and deferred", "messages", lines)
+    return GraphPlan("in_flight", "In flight and deferred, messages", "messages", lines)
 
 
 def _trouble_plan(key: Key) -> GraphPlan:
@@ -177,7 +177,7 @@ def plans_of_nodes(found: Mapping[str, int], topic: str, channel: str = "") -> t
 
     rate = ("Finished", "finished") if channel else ("Published", "messages")
     return (
-        GraphPlan(BY_NODE[0], "Depth by node", "messages", lines("waiting")),
+        GraphPlan(BY_NODE[0], "Depth by node, messages", "messages", lines("waiting")),
         GraphPlan(BY_NODE[1], f"{rate[0]} by node, messages/s", "per second", lines(rate[1])),
     )
 

@@ -502,7 +502,7 @@ def test_each_node_has_a_line_in_the_colour_of_its_dot() -> None:
     live = watched(40, "nsq-a", "nsq-b")
     screen = screen_of("channel", live)
     depth, finished = screen.graphs[:2]
-    assert (depth.title, finished.title) == ("Depth by node", "Finished by node, messages/s")
+    assert (depth.title, finished.title) == ("Depth by node, messages", "Finished by node, messages/s")
     assert [(line.label, line.series, line.value) for line in depth.legend] == [
         (OWN, 1, "3"),
         ("nsq-a:4151", 2, "585"),

@@ -49,6 +49,7 @@ def test_a_page_has_a_figure_for_each_of_its_graphs_and_a_trace_for_each_line(pa
     for name, (series, unit) in KINDS[page].items():
         assert tuple(line.series for line in plans[name].lines) == series
         assert plans[name].unit == unit
+        assert plans[name].title.endswith({"messages": ", messages", "per second": ", messages/s"}[unit])
 
 
 @pytest.mark.parametrize("page", KINDS)
