@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,13 @@ def test_the_readme_and_its_pictures_are_small() -> None:
     pictures = re.findall(r'(?:src|srcset)="([^"]+)"', (ROOT / "README.md").read_text())
     assert sorted(pictures) == [".github/console-dark.png", ".github/console-light.png"]
     assert sum((ROOT / name).stat().st_size for name in pictures) <= 400 << 10
+
+
+def test_each_entry_of_the_changelog_stands_once() -> None:
+    """A rebase that keeps both sides can bring one twice, at two places."""
+    entries = re.split(r"^- ", (ROOT / ".github" / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    sentences = [one for entry in entries[1:] for one in re.split(r"[.:]\s+", " ".join(entry.split())) if len(one) > 60]
+    assert [one for one, count in Counter(sentences).items() if count > 1] == []
 
 
 def headings(path: Path) -> set[str]:
