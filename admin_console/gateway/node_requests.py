@@ -10,6 +10,7 @@ from admin_console.cluster.reading.node_info import MESSAGES_PATH, PUBLISH_PATH,
 from admin_console.cluster.reading.nodes import Node
 from admin_console.gateway.gateway import ActOrder
 from admin_console.gateway.held import Held
+from admin_console.gateway.sentences import and_list, in_one_phrase
 from queue_engine.delivery.stats import MessageResult, Outcome
 from queue_engine.engine.acts.log_acts import Target
 from queue_engine.engine.messages.rows import DEFERRED, IN_FLIGHT, QUARANTINED, WAITING
@@ -19,6 +20,7 @@ from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.options.durations import format_duration
 
 _TEXT_LENGTH_MAX = 200
+_NAMED_MAX = 6  # paths and parameters that a version lacks
 # This console ends the pause and compares the counts itself; without the last two the act is the same.
 _CAN_LACK = frozenset({"for", "until", "expected", "reason", "ramp"})
 
@@ -54,12 +56,13 @@ def has_no_such_act(node: Node) -> str:
 
 
 def lacking(node: Node) -> str:
-    """Acts and uses of this console that a node lacks, as its page shows them; "" where it has all."""
+    """Acts and uses of this console that a node lacks, as its page shows them; "" where it has all. Of many the first
+    ones: the question of each act names its own."""
     info = node.info
     if info is None:
         return ""
     if not info.is_penstock:
-        return ", ".join(dict.fromkeys(filter(None, (kinds_of(name).nsqd for name in (*ACTS, *USES)))))
+        return in_one_phrase(filter(None, (kinds_of(name).nsqd for name in (*ACTS, *USES))))
     found = []
     for http in (act.http for act in ACTS.values() if act.http is not None):
         if not info.has_path(http.path):
@@ -67,7 +70,8 @@ def lacking(node: Node) -> str:
         else:
             names = [one.name for each in http.parameters for one in _single(each)]
             found += [f"{name} of {http.path}" for name in names if not info.takes(http.path, name)]
-    return f"its version has no {', '.join(found)}" if found else ""
+    more = [f"{len(found) - _NAMED_MAX:,} more"] if len(found) > _NAMED_MAX else []
+    return f"its version has no {and_list([*found[:_NAMED_MAX], *more])}" if found else ""
 
 
 def _single(parameter: Parameter | Position) -> tuple[Parameter, ...]:

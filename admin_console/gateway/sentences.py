@@ -19,6 +19,19 @@ def and_list(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
+def in_one_phrase(phrases: Iterable[str]) -> str:
+    """What an nsqd does not do, each once: `shows no messages and has no keys and no trash`."""
+    found = list(dict.fromkeys(phrases))
+    lacking = [f"no {phrase.removeprefix('has no ')}" for phrase in found if phrase.startswith("has no ")]
+    others = [phrase for phrase in found if not phrase.startswith("has no ")]
+    return and_list([*others, *([f"has {and_list(lacking)}"] if lacking else [])])
+
+
+def further_unable(count: int) -> str:
+    """Behind why a node can't do an act; "" for none."""
+    return f"{counted(count, 'further node')} can't do this, either." if count else ""
+
+
 def merged_sentences(reasons: Iterable[str]) -> list[str]:
     """Reasons as sentences. Reasons that begin alike up to the colon share a sentence: `Topic old has storage kind
     diskqueue: only the log keeps keys; only the log can be rewound.`"""

@@ -21,7 +21,7 @@ from admin_console.gateway.fan_out import NodeResult, delete_in_order, fan_out, 
 from admin_console.gateway.gateway import DONE, FAILED, ActOrder, ActResult, ChannelStats, Gateway, TopicStats
 from admin_console.gateway.held import has_grown, now_and_then
 from admin_console.gateway.node_requests import why_node_can_not
-from admin_console.gateway.sentences import and_list, counted, message_counts
+from admin_console.gateway.sentences import counted, further_unable, in_one_phrase, message_counts
 from admin_console.hub.hub import get_hub
 from admin_console.views.question import NodeRow, Question
 from admin_console.vocabulary import units
@@ -50,7 +50,7 @@ ON_MESSAGES = frozenset(f"{verb}_messages" for verb in ("finish", "requeue", "re
 ON_ONE = frozenset({"publish"})  # on one node at a time
 CREATES = "create_topic"  # on nodes that do not have it: any of the cluster
 _REASONS_MAX = 3
-_OF_NSQD = re.compile(r"(.* is an nsqd and )(.*?)(, and so it is .*|\.)")
+_OF_NSQD = re.compile(r"(.* is an nsqd and )(.*?)(\. .*|\.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,7 @@ class OnNodes:
         """Why nodes are left out, a sentence each, different reasons first; the last one counts those beyond three."""
         first = {reason.removeprefix(name): reason for name, reason in reversed(self.left_out.items())}
         texts = [f"{reason}." for reason in sorted(self.left_out.values(), key=lambda one: one not in first.values())]
-        more = len(texts) - _REASONS_MAX
-        return [*texts[:_REASONS_MAX], *([f"{counted(more, 'further node')} can't do it, too."] if more > 0 else [])]
+        return [*texts[:_REASONS_MAX], *filter(None, [further_unable(max(0, len(texts) - _REASONS_MAX))])]
 
     def words_of(self, holder: Holder) -> str:
         """Its messages and consumers."""
@@ -324,8 +323,7 @@ def unable_nodes(why_not: Mapping[str, Callable[[str], str]], action: str, topic
 
 
 def in_short(reasons: Sequence[str]) -> str:
-    more = f", and so it is with {counted(len(reasons) - 1, 'further node')}" if len(reasons) > 1 else ""
-    return f"{reasons[0]}{more}." if reasons else ""
+    return f"{reasons[0]}. {further_unable(len(reasons) - 1)}".strip() if reasons else ""
 
 
 def all_in_words(reasons: Iterable[str]) -> list[str]:
@@ -335,7 +333,7 @@ def all_in_words(reasons: Iterable[str]) -> list[str]:
         found = _OF_NSQD.fullmatch(reason)
         before, phrase, behind = found.groups() if found is not None else (reason, "", "")
         phrases.setdefault((before, behind), {})[phrase] = None
-    return [f"{before}{and_list(list(found))}{behind}" for (before, behind), found in phrases.items()]
+    return [f"{before}{in_one_phrase(found)}{behind}" for (before, behind), found in phrases.items()]
 
 
 def _remote(place: TopicPlace, node: "Node", cluster: Cluster) -> Holder:

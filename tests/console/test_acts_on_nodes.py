@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 
 import pytest
@@ -233,11 +233,11 @@ def test_buttons_say_on_how_many_nodes_and_which_node_can_not(tmp_path: Path) ->
         assert "Empty on 2 nodes…" in words(html)
         first = min(a.address, b.address)
         for label, reason in (("Max attempts…", "has no quarantine"), ("Rewind…", "keeps no past messages")):
-            sentence = f"{first} is an nsqd and {reason}, and so it is with 1 further node."
-            assert re.search(rf'aria-disabled="true" title="{re.escape(sentence)}"[^>]*>{label}', html), label
+            sentence = f"{first} is an nsqd and {reason}. 1 further node can't do this, either."
+            assert re.search(rf'aria-disabled="true" title="{re.escape(escape(sentence))}"[^>]*>{label}', html), label
         assert (
-            f"{first} is an nsqd and keeps no past messages, lets no operator move messages of a channel, "
-            "has no fences and has no quarantine, and so it is with 1 further node."
+            f"{first} is an nsqd and keeps no past messages, can't requeue or release messages by hand, "
+            "stops no topic or channel after a fault and has no quarantine. 1 further node can't do this, either."
         ) in words(html)
 
 
@@ -560,8 +560,8 @@ def test_rows_of_nodes_are_selected_for_the_acts_that_they_can_do(tmp_path: Path
         assert (path, unable) == ("/topics/orders/billing/~empty/", "")
         assert acts["Max attempts on these…"][1].split() == sorted([a.address, b.address])
         assert {"❚❚ Pause on these…", "▶ Resume on these…"} <= acts.keys()
-        lacks = "keeps no past messages, lets no operator move messages of a channel and has no quarantine"
-        assert f"{a.address} is an nsqd and {lacks}." in html
+        lacks = "keeps no past messages, can't requeue or release messages by hand and has no quarantine"
+        assert f"{a.address} is an nsqd and {lacks}." in unescape(html)
         # The form is a GET with the nodes: the question has these alone, without a script, too.
         question = browser.get(path, {"node": [a.address, console.own]}).content.decode()
         assert nodes_in(question) == sorted([a.address, console.own])
@@ -620,7 +620,7 @@ def test_the_acts_of_a_nodes_page_are_that_nodes_alone(tmp_path: Path) -> None:
         (pause,) = re.findall(r'href="([^"]*~pause/[^"]*)"', row)
         assert nodes_in(browser.get(unescape(pause), headers=DIALOG).content.decode()) == [b.address]
         # An nsqd requeues nothing: the button is off, with the reason in words.
-        reason = f"{b.address} is an nsqd and lets no operator move messages of a channel."
+        reason = f"{b.address} is an nsqd and can't requeue or release messages by hand."
         assert "Requeue…" not in acts_of(html, "select-node_channels")
         assert reason in words(html)
         path, _ = acts_of(html, "select-node_channels")["Empty…"]

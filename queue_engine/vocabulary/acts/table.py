@@ -64,8 +64,8 @@ _QUARANTINE = Kinds(
     ephemeral="it keeps nothing, so nothing can be set aside",
     nsqd="has no quarantine",
 )
-_FENCES = Kinds(nsqd="has no fences")
-_MOVED = Kinds(nsqd="lets no operator move messages of a channel")
+_FENCES = Kinds(nsqd="stops no topic or channel after a fault")
+_MOVED = Kinds(nsqd="can't requeue or release messages by hand")
 _LISTED = Kinds(nsqd="shows no messages")
 
 _PAUSE = (REASON, PAUSE_FOR, PAUSE_UNTIL)
