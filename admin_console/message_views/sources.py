@@ -25,7 +25,7 @@ def channel_of(request: HttpRequest, topic: str, channel: str) -> ChannelSnapsho
     messages. Raises ReadRefusedError with the reason where no node of it does."""
     gateway, name = get_gateway(), node_named_by(request)
     has_engine = "list_messages" in gateway.capabilities
-    if has_engine and name in ("", gateway.node().http_address):
+    if has_engine and name in ("", gateway.node().name):
         found = channel_snapshot(gateway, topic, channel)
         if found is not None or name:
             return found
@@ -46,7 +46,7 @@ def topic_of(request: HttpRequest, topic: str) -> TopicMessages:
     gateway, name = get_gateway(), node_named_by(request)
     own, readers = own_why_not(topic), readers_of(topic)
     of_own = TopicMessages(topic, gateway, can_find_key="find_key" in gateway.capabilities)
-    if name and name == gateway.node().http_address:
+    if name and name == gateway.node().name:
         return of_own
     if not name and own == "":
         return of_own
@@ -120,7 +120,7 @@ def node_links(
         return None
     names = [(one.name, False) for one in readers if not one.why_not]
     if own == "" or (own is None and not shown.node):
-        names.insert(0, (get_gateway().node().http_address, True))
+        names.insert(0, (get_gateway().node().name, True))
     elif len(readers) == 1 and own is None:
         return None
     path = (
@@ -141,5 +141,5 @@ def node_links(
         links.insert(0, NodeLink("all nodes", at_node("", path, address), is_current=is_all))
     unreadable = [(one.name, one.why_not) for one in readers if one.why_not]
     if own:
-        unreadable.insert(0, (get_gateway().node().http_address, own))
+        unreadable.insert(0, (get_gateway().node().name, own))
     return NodeLinks(links, not_listed(unreadable), "channel" if channel else "topic")

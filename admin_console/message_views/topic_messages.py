@@ -175,7 +175,7 @@ def _raise(error: ReadRefusedError) -> NoReturn:
 
 
 def _name_of(one: TopicMessages) -> str:
-    return one.node or get_gateway().node().http_address
+    return one.node or get_gateway().node().name
 
 
 def _not_indexed(found: KeyPage) -> str:

@@ -181,7 +181,7 @@ def _nodes(gateway: Gateway) -> Mapping[str, str]:
     state = ClusterState() if cluster is None else cluster.state
     others = {node.name: node.name for node in (*state.called, *state.gone)}
     node = gateway.node()
-    own = {node.broadcast_address: f"{node.http_address} (this server)"} if node.broadcast_address else {}
+    own = {node.broadcast_address: f"{node.name} (this server)"} if node.broadcast_address else {}
     return own | others if others else {}
 
 

@@ -265,6 +265,26 @@ def test_the_older_messages_with_a_key_are_at_the_links_of_their_nodes(tmp_path:
             assert [f"{word} {number}." in text for number in (0, 4, 5)] == [True, True, False]
 
 
+def test_a_server_on_a_socket_file_has_one_name_at_its_messages(tmp_path: Path) -> None:
+    held = topic("orders", channel("billing"), storage="log")
+    with FakeNsqd.of(held) as nsqd, FakeNsqd.of(held, version="1.3.0+penstock.0.2.0") as node:
+        node.answers["/topic/messages"] = (503, {}, b'{"message":"EXITING"}')
+        with cluster_console(tmp_path, nsqd, node, http_address=str(tmp_path / "http")) as console:
+            calls = console.engine.calls
+            calls.create_topic("orders").result(30)
+            calls.create_channel("orders", "billing").result(30)
+            calls.publish("orders", [b"own body"], key=b"k").result(30)
+            console.see_topic("orders", 2)
+            browser = client_of(make_user())
+            for url in (LIST, TOPIC_LIST):
+                html = get(browser, url, node="this-server")
+                assert "own body" in html
+                assert shown_nodes(html)["this-server (this server)"] is True
+                assert str(tmp_path) not in html
+            html = get(browser, TOPIC_LIST, key="k")
+            assert re.findall(r'data-label="Node"\s*>([^<]*)<', html) == ["this-server"]
+
+
 def test_a_disk_queue_or_an_nsqd_shows_no_messages_of_a_topic_and_says_why(tmp_path: Path) -> None:
     plain = FakeNsqd.of(topic("orders", channel("billing")))
     files = FakeNsqd.of(topic("orders", channel("billing"), storage="diskqueue"), version="1.3.0+penstock.0.2.0")

@@ -34,7 +34,7 @@ class ClusterConsole:
     @property
     def own(self) -> str:
         """This server's name among the nodes."""
-        return get_gateway().node().http_address
+        return get_gateway().node().name
 
     def see(self, what: str = "all nodes", is_so: Callable[[ClusterState], object] = lambda state: True) -> None:
         """Have pages show the figures of this moment, once the nodes' answers are so, as those of the next second."""
@@ -55,10 +55,15 @@ class ClusterConsole:
 
 @contextmanager
 def cluster_console(
-    data_path: Path, *nodes: FakeNode, lookupds: Sequence[FakeNode] = (), timeout_s: float = 5.0, pace: Pace = OFTEN
+    data_path: Path,
+    *nodes: FakeNode,
+    lookupds: Sequence[FakeNode] = (),
+    timeout_s: float = 5.0,
+    pace: Pace = OFTEN,
+    http_address: str = "127.0.0.1:0",
 ) -> Iterator[ClusterConsole]:
-    """timeout_s: of one call of a node."""
-    with console_engine(data_path) as engine:
+    """timeout_s: of one call of a node. http_address: of this server."""
+    with console_engine(data_path, http_address=http_address) as engine:
         addresses = Addresses.parse([one.address for one in lookupds], [one.address for one in nodes])
         options = ClusterOptions(addresses=addresses, request_timeout_s=timeout_s)
         alone = get_cluster()
@@ -67,7 +72,7 @@ def cluster_console(
         cluster.start()
         set_cluster(cluster)
         try:
-            found = ClusterConsole(engine, cluster, Merger(lambda: get_gateway().node().http_address))
+            found = ClusterConsole(engine, cluster, Merger(lambda: get_gateway().node().name))
             found.see("all nodes", lambda state: len(state.answering) == len(nodes))
             yield found
         finally:

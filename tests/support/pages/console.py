@@ -51,10 +51,12 @@ def client_of(user: User, **kwargs: Any) -> Client:
 
 
 @contextmanager
-def console_engine(data_path: Path, *, pace: Pace = PACE, **options: Any) -> Iterator[EngineRunner]:
+def console_engine(
+    data_path: Path, *, pace: Pace = PACE, http_address: str = "127.0.0.1:0", **options: Any
+) -> Iterator[EngineRunner]:
     """A running engine that the console's gateway leads to. The hub knows nothing before it and nothing after it. pace:
     of reading other nodes."""
-    settled = engine_options(tcp_address="127.0.0.1:0", http_address="127.0.0.1:0", data_path=str(data_path), **options)
+    settled = engine_options(tcp_address="127.0.0.1:0", http_address=http_address, data_path=str(data_path), **options)
     runner = EngineRunner(settled)
     runner.start()
     set_gateway(EmbeddedGateway(runner, settled))
