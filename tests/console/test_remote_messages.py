@@ -67,6 +67,12 @@ def shown_nodes(html: str) -> dict[str, bool]:
     return {" ".join(text.split()): bool(current) for current, text in links}
 
 
+def field_of(html: str, button: str, field: str) -> list[str]:
+    """The values of a field in the form with this button."""
+    (form,) = [one for one in re.findall(r"<form .*?</form>", html, re.DOTALL) if f">{button}</button>" in one]
+    return re.findall(rf'name="{field}" value="([^"]*)"', form)
+
+
 def listed(browser: Client, name: str, state: str = "waiting") -> str:
     return browser.get(LIST, {"node": name, "state": state}).content.decode()
 
@@ -203,6 +209,8 @@ def test_the_messages_of_a_topic_at_another_node_are_paged_shown_whole_and_downl
         html = get(browser, TOPIC_LIST)  # the only node that has it
         assert f"at {name} · nothing is consumed" in words(html)
         assert ("body 44" in html, "body 24" in html) == (True, False)
+        # An offset is of this node's log; a key is looked for at all.
+        assert (field_of(html, "Show", "node"), field_of(html, "Find", "node")) == ([name], [])
         older = unescape(re.findall(r'href="([^"]*)" rel="prev"', html)[0])
         html = get(browser, older)
         assert ("body 24" in html, "body 25" in html, "body 4\n" in html) == (True, False, False)
