@@ -68,8 +68,7 @@ def topic_messages(request: HttpRequest, topic: str) -> HttpResponse:
         one = topic_of(request, topic)
     except ReadRefusedError as exc:
         return refusal(request, str(exc), status=409)
-    key_text = request.GET.get("key", "").strip()
-    if key_text:
+    if key_text := _key_of(request):
         return _by_key(request, one, key_text)
     offset_text, at_text = _field(request, "offset"), _field(request, "at")
     complaint = ""
@@ -109,17 +108,19 @@ def _by_key(request: HttpRequest, one: TopicMessages, text: str) -> HttpResponse
         return _at_place(request, one, None, f"The key has {len(key)} bytes; the most is {KEY_BYTES_MAX}.")
     if before and not is_offset(before):
         return _at_place(request, one, None, f"{before!r} is not an offset: a whole number from 0.")
-    places = [one] if node_named_by(request) else all_of(one.topic)
+    is_at_one = bool(node_named_by(request))
+    places = [one] if is_at_one else all_of(one.topic)
     if len(places) > 1:
         return _answer(request, one, lambda: _of_all(places, key, text, _form_of(request)), of_all=places)
+    url = partial(_url_at if is_at_one else TopicMessages.url, one)
 
     def read() -> _Shown:
         found = one.source.find_key(one.topic, key, PAGE_MESSAGES, before=int(before) if before else None)
         form, links = _form_of(request), []
         if found.next_before is not None:
-            links.append(_Link("Older", one.url(key=text, before=str(found.next_before), form=form), "prev"))
+            links.append(_Link("Older", url(key=text, before=str(found.next_before), form=form), "prev"))
         if before:
-            links.append(_Link("Newest", one.url(key=text, form=form), "next"))
+            links.append(_Link("Newest", url(key=text, form=form), "next"))
         page, notes = found.page, [_not_indexed(found)] if found.not_indexed_count else []
         return _Shown(
             [(one, each) for each in page.messages], f"{page.oldest_offset} to {page.end_offset}", notes, links
@@ -155,8 +156,7 @@ def _of_all(places: Sequence[TopicMessages], key: bytes, text: str, form: str) -
         offsets = [each.offset for owner, each in shown if owner is one]
         if one in more or len(offsets) < len(messages):
             before = {"before": str(offsets[-1])} if offsets else {}
-            url = one.url(**({} if one.node else {NODE: _name_of(one)}), key=text, form=form, **before)
-            links.append(_Link(f"Older at {_name_of(one)}", url, "prev"))
+            links.append(_Link(f"Older at {_name_of(one)}", _url_at(one, key=text, form=form, **before), "prev"))
     return _Shown(shown, notes=notes, links=links)
 
 
@@ -178,12 +178,22 @@ def _name_of(one: TopicMessages) -> str:
     return one.node or get_gateway().node().name
 
 
+def _url_at(one: TopicMessages, **query: str) -> str:
+    """A link that names its node, this server too."""
+    return one.url(**({} if one.node else {NODE: _name_of(one)}), **query)
+
+
 def _not_indexed(found: KeyPage) -> str:
     still = counted(found.not_indexed_count, "message")
     return f"{still} from offset {found.indexed_upto} on are not indexed yet and may be missing here."
 
 
+def _key_of(request: HttpRequest) -> str:
+    return request.GET.get("key", "").strip()
+
+
 def _field(request: HttpRequest, name: str) -> str:
+    """One that is short: an offset, a time, a word."""
     return request.GET.get(name, "").strip()[:40]
 
 
@@ -206,7 +216,7 @@ def _answer(
     # The look is in the audit list before any message is shown.
     topic = one.topic
     record = partial(record_look, request, "read_messages", topic=topic, detail=request.GET.urlencode()[:120])
-    at = f" at {counted(len(of_all), 'node')}" if of_all else f" at {one.node}" if one.node else ""
+    where = f" at {counted(len(of_all), 'node')}" if of_all else f" at {one.node}" if one.node else ""
     try:
         require_room()
         try:
@@ -218,21 +228,21 @@ def _answer(
         counts = {"messages": len(offsets)}
         if offsets and not of_all:
             counts |= {"first_offset": min(offsets), "last_offset": max(offsets)}
-        record(message=f"Looked at {counted(len(offsets), 'message')} of {topic}{at}.", counts=counts)
+        record(message=f"Looked at {counted(len(offsets), 'message')} of {topic}{where}.", counts=counts)
     except NotAuditedError as exc:
         return refusal(request, f"No message was shown: {exc}. Free space on its disk and try again.", status=503)
     if is_file and shown.messages:
         return _file(topic, shown.messages[0][1])
-    form, key = _form_of(request), request.GET.get("key", "")
+    form, key, at = _form_of(request), _key_of(request), _field(request, "at")
     columns = columns_of(FINISHED, with_key=True)
     columns = (NODE_COLUMN, *columns) if of_all else columns
-    address = {name: value for name in ("at", "key", "form") if (value := _field(request, name))}
+    address = {name: value for name, value in (("at", at), ("key", key), ("form", _field(request, "form"))) if value}
     nodes = node_links(
         one, urlencode(address), with_all=bool(key and (of_all or node_named_by(request))), is_all=bool(of_all)
     )
     context = {
         "topic": topic,
-        "node": one.node if node_named_by(request) else "",
+        "node": _name_of(one) if node_named_by(request) else "",
         "at_node": one.node,
         "nodes": nodes,
         "range_text": shown.range_text,
@@ -248,8 +258,8 @@ def _answer(
         "notes": shown.notes,
         "form": form,
         "forms": bodies.FORMS,
-        "filters": {"offset": _field(request, "offset"), "at": field_time(_field(request, "at")), "key": key},
-        "found_key": key.strip() if not complaint else "",
+        "filters": {"offset": _field(request, "offset"), "at": field_time(at), "key": key},
+        "found_key": key if not complaint else "",
         "links": shown.links,
     }
     return render(request, "pages/messages.html", context, status=400 if complaint else 200)
@@ -277,7 +287,7 @@ def _line(one: TopicMessages, message: ReadMessage, form: str, *, is_whole: bool
     offset, body = str(message.offset), message.body
     bytes_max = bodies.WHOLE_BYTES_MAX if is_whole else bodies.SHOWN_BYTES_MAX
     # A list of several nodes names each, this server too.
-    url = partial(one.url, **({NODE: _name_of(one)} if with_node and not one.node else {}))
+    url = partial(_url_at if with_node else TopicMessages.url, one)
     return MessageLine(
         message.message_id,
         None,

@@ -258,12 +258,13 @@ def test_the_older_messages_with_a_key_are_at_the_links_of_their_nodes(tmp_path:
     with remote_penstock(tmp_path) as (console, remote, name):
         calls = console.engine.calls
         calls.create_topic("orders").result(30)
+        key = "a1" * 32
         for number in range(15):
-            calls.publish("orders", [b"own %d." % number], key=b"same").result(30)
-            remote.http("POST", "/pub?topic=orders&key=same", b"far %d." % number)
+            calls.publish("orders", [b"own %d." % number], key=key.encode()).result(30)
+            remote.http("POST", f"/pub?topic=orders&key={key}", b"far %d." % number)
         console.see_topic("orders", 1)
         browser = client_of(make_user())
-        html = get(browser, TOPIC_LIST, key="same")
+        html = get(browser, TOPIC_LIST, key=key)
         assert ("own 14." in html, "far 14." in html, "own 5." in html, "own 4." in html) == (True, True, True, False)
         links = dict(re.findall(r'href="([^"]*)" rel="prev">([^<]*)<', html))
         older = {label: get(browser, unescape(url)) for url, label in links.items()}
@@ -271,6 +272,13 @@ def test_the_older_messages_with_a_key_are_at_the_links_of_their_nodes(tmp_path:
         for node, word in ((console.own, "own"), (name, "far")):
             text = older[f"Older at {node}"]
             assert [f"{word} {number}." in text for number in (0, 4, 5)] == [True, True, False]
+            # So is the list of one node, and what leads on from there.
+            (url,) = re.findall(rf'href="([^"]*)"[^>]*>{node}\s', html.replace("<", " <"))
+            (newest,) = re.findall(r'href="([^"]*)" rel="next">Newest<', text)
+            for shown in (get(browser, unescape(url)), get(browser, unescape(newest))):
+                assert [f"{one} 14." in shown for one in ("own", "far")] == [word == "own", word == "far"]
+                assert field_of(shown, "Find", "node") == [node]
+                assert field_of(shown, "Find", "key") == [key]
 
 
 def test_a_server_on_a_socket_file_has_one_name_at_its_messages(tmp_path: Path) -> None:
