@@ -106,6 +106,10 @@ class NsqadminOptions:
 def _header(text: str) -> str:
     if text and not _HEADER.fullmatch(text):
         raise ValueError(f"{text[:80]!r} is no name of a header")
+    if "_" in text:
+        # Django reads a name's _ as -, and drops headers with a _: another header would count, which clients may set.
+        meant = text.replace("_", "-")
+        raise ValueError(f"{text!r} has a _: such a header is dropped. Have the proxy set {meant}, and name that")
     return text
 
 

@@ -185,6 +185,10 @@ def test_a_pattern_is_django_s_and_any_host_is_for_the_http_api_alone() -> None:
             {"ACL_HTTP_HEADER": "X User", "TRUSTED_PROXY": "10.0.0.1"},
             "--acl-http-header: 'X User' is no name of a header",
         ),
+        (
+            {"ACL_HTTP_HEADER": "X_User", "TRUSTED_PROXY": "10.0.0.1"},
+            "--acl-http-header: 'X_User' has a _: such a header is dropped. Have the proxy set X-User, and name that",
+        ),
         ({"ACL_ADMIN_USER": "ada"}, "--acl-admin-user needs --acl-http-header, the header that has the user's name"),
         ({"NOTIFICATION_HTTP_ENDPOINT": "hooks/nsq"}, "--notification-http-endpoint: 'hooks/nsq' is no URL such as"),
         ({"ALLOW_CONFIG_FROM_CIDR": "10.0.0.0/99"}, "--allow-config-from-cidr: '10.0.0.0/99' is neither an IP address"),
