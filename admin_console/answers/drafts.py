@@ -54,6 +54,14 @@ def _signer() -> signing.Signer:
     return signing.Signer(salt="admin_console.draft")
 
 
+def owner_in(posted: QueryDict, prefix: str = "") -> str:
+    """The name of the user who filled in a form; "" where the form has none, or one that is not signed here."""
+    try:
+        return _signer().unsign(posted.get(f"{prefix}{OWNER}", ""))
+    except signing.BadSignature:
+        return ""
+
+
 def draft_of(request: HttpRequest) -> Draft | None:
     """The draft in a posted form, or in a posted log-in; None where the form names no user."""
     posted = request.POST
@@ -61,9 +69,8 @@ def draft_of(request: HttpRequest) -> Draft | None:
     match = request.resolver_match
     if not prefix and not hasattr(match and match.func, "view_class"):
         return None  # the pages of acts are classes, and they alone show a question again
-    try:
-        owner = _signer().unsign(posted.get(f"{prefix}{OWNER}", ""))
-    except signing.BadSignature:
+    owner = owner_in(posted, prefix)
+    if not owner:
         return None
     fields = [
         (name.removeprefix(prefix), value)

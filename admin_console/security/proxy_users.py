@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from admin_console.accounts import session_age
 from admin_console.accounts.models import User
 from admin_console.accounts.proxy_names import ProxyNameError, is_by_proxy, name_of
+from admin_console.answers.drafts import owner_in
 from admin_console.answers.refusal import refusal
 from admin_console.audit.record import record_event
 
@@ -39,14 +40,17 @@ class ProxyUsers:
         request.META.pop(RemoteUserMiddleware.header, None)
         if name:
             request.META[RemoteUserMiddleware.header] = name
-        if request.user.is_authenticated or not settings.CONSOLE.nsqadmin.has_path(request.path_info):
+        is_interface = settings.CONSOLE.nsqadmin.has_path(request.path_info)
+        if request.user.is_authenticated or not is_interface:
             self._remote_user.process_request(request)
             if request.user.is_authenticated and is_by_proxy(request.session):
                 self._note_log_in(request)
-        if name and before not in ("", name) and request.method not in ("GET", "HEAD"):
-            return refusal(
-                request, f"You were {before} and are {name} now. Nothing was done: reload the page.", status=403
-            )
+        if name and request.method not in ("GET", "HEAD"):
+            # The form's own name, too: a session that is over names no one.
+            for other in (before, "" if is_interface else owner_in(request.POST)):
+                if other not in ("", name):
+                    sentence = f"You were {other} and are {name} now. Nothing was done: reload the page."
+                    return refusal(request, sentence, status=403)
         return self._get_response(request)
 
     def _note_log_in(self, request: HttpRequest) -> None:

@@ -1,5 +1,6 @@
 """A trusted proxy names its users in --acl-http-header: who is logged in, with which role, and until when."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -167,6 +168,24 @@ def test_a_form_needs_its_token_and_the_user_who_filled_it_in() -> None:
     assert browser.post(PAUSE, fields, headers={HEADER: "grace"}).status_code == 302
     assert users_of([str(session.session_key)]) == {}
     assert AuditRow.objects.filter(action="pause_channel", phase="result").count() == 1
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("over", ["", "idle", "removed"])
+def test_a_form_is_not_done_by_the_next_user_after_its_session_is_over(use: Callable[..., None], over: str) -> None:
+    use(acl_header=HEADER)
+    browser = Client(enforce_csrf_checks=True)
+    page = browser.get(PAUSE, headers={HEADER: "ada"}).content.decode()
+    fields = dict(re.findall(r'name="(csrfmiddlewaretoken|typed_by)" value="([^"]+)"', page[page.index("<main") :]))
+    session = browser.session
+    session[SEEN_KEY] -= settings.SESSION_IDLE_S + 1 if over else 0
+    session.save()
+    if over == "removed":  # after 12 hours, and browsers forget its cookie
+        session.delete()
+        del browser.cookies[settings.SESSION_COOKIE_NAME]
+    other = browser.post(PAUSE, fields, headers={HEADER: "eve", "Accept": "application/json"})
+    assert (other.status_code, other.json()["message"][:29]) == (403, "You were ada and are eve now.")
+    assert not AuditRow.objects.filter(action="pause_channel").exists()
 
 
 def scope_of(client: str, *headers: tuple[bytes, bytes], kind: str = "http") -> dict[str, Any]:
