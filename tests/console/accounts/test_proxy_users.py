@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from channels.db import database_sync_to_async
 from django.conf import settings
+from django.contrib.sessions.models import Session
 from django.test import Client
 
 from admin_console.accounts.models import User
 from admin_console.accounts.session_age import SEEN_KEY
+from admin_console.accounts.waiting_sessions import SessionStore
 from admin_console.audit.models import AuditRow
 from admin_console.live.socket_auth import allowed_user, users_of
 from admin_console.nsqadmin_options import NsqadminOptions
@@ -186,6 +188,34 @@ def test_a_form_is_not_done_by_the_next_user_after_its_session_is_over(use: Call
     other = browser.post(PAUSE, fields, headers={HEADER: "eve", "Accept": "application/json"})
     assert (other.status_code, other.json()["message"][:29]) == (403, "You were ada and are eve now.")
     assert not AuditRow.objects.filter(action="pause_channel").exists()
+
+
+@pytest.mark.usefixtures("header", "engine")
+def test_a_client_without_cookies_has_one_session_and_one_log_in() -> None:
+    def log_ins() -> list[tuple[str, str]]:
+        return [(row.actor, row.address) for row in AuditRow.objects.filter(action="log_in").order_by("at_ms")]
+
+    def get(name: str, *, path: str = "/nodes/", cookie: str = "", **client: str) -> str:
+        """Of a client without cookies; the session that it gets."""
+        browser = Client()
+        browser.cookies[settings.SESSION_COOKIE_NAME] = cookie
+        headers = {HEADER: name, "User-Agent": client.get("agent", "probe/1")}
+        answer = browser.get(path, headers=headers, REMOTE_ADDR=client.get("address", "192.0.2.1"))
+        assert answer.wsgi_request.user.get_username() == name
+        return browser.cookies[settings.SESSION_COOKIE_NAME].value
+
+    (session_key,) = {get("grace", path=path, cookie=old) for path in ("/nodes/", "/none/") for old in ("", "x" * 32)}
+    assert log_ins() == [("grace", "192.0.2.1")]
+    assert Session.objects.count() == 1
+    # Each other name, address and program has its own.
+    assert len({session_key, get("ada"), get("grace", address="192.0.2.2"), get("grace", agent="curl")}) == 4
+    assert log_ins()[1:] == [("ada", "192.0.2.1"), ("grace", "192.0.2.2"), ("grace", "192.0.2.1")]
+    # One that is over is not gone on with.
+    session = SessionStore(session_key)
+    session[SEEN_KEY] -= settings.SESSION_IDLE_S + 1
+    session.save()
+    assert get("grace") != session_key
+    assert len(log_ins()) == 5
 
 
 def scope_of(client: str, *headers: tuple[bytes, bytes], kind: str = "http") -> dict[str, Any]:
