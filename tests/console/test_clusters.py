@@ -2,11 +2,9 @@
 
 import asyncio
 import re
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -277,32 +275,3 @@ async def test_a_socket_below_the_prefix_gets_the_figures_and_links_of_its_clust
     assert links
     assert {link for link in links if not link.startswith("/clusters/prod/")} == set()
     assert not (await socket(cookie, path="/clusters/dev/ws/live/").connect())[0]
-
-
-# Objects that the process has once; each has nothing of a cluster. All others are in a PerCluster.
-OF_THE_PROCESS = {
-    "accounts.failed_log_ins.FailedLogIns",
-    "accounts.hashing_queue.HashingQueue",
-    "accounts.throttle.LoginThrottle",
-    "accounts.waiting_sessions.WaitingSessions",
-    "database.condition.DatabaseCondition",
-    "gateway.cluster_view._OwnRates",  # of this server's engine
-    "live.open_sockets.OpenSockets",  # by session
-    "pacing.pace.Pace",
-    "rings.rings.Layout",
-    "security.proxy.TrustedProxies",
-    "vocabulary.current_cluster.PerCluster",
-}
-
-
-def test_an_object_that_outlives_requests_is_of_one_cluster_or_of_none() -> None:
-    found = set()
-    for name, module in list(sys.modules.items()):
-        for value in vars(module).values() if name.startswith("admin_console.") else ():
-            kind = type(value)
-            parameters = getattr(kind, "__dataclass_params__", None)
-            is_fixed = isinstance(value, Enum | tuple) or (parameters is not None and parameters.frozen)
-            if kind.__module__.startswith("admin_console.") and not is_fixed:
-                found.add(f"{kind.__module__.partition('.')[2]}.{kind.__name__}")
-    assert found - OF_THE_PROCESS == set()
-    assert "vocabulary.current_cluster.PerCluster" in found

@@ -236,6 +236,7 @@ ONCE: dict[str, str] = {
     "console/test_pacing.py": "it is about requests, whatever they are for",
     "console/test_page_cache.py": "it is about pages, whatever they show",
     "console/test_permissions.py": "roles are checked before a topic is asked",
+    "console/test_process_objects.py": "made of files and modules, without an engine",
     "console/test_producers.py": "clients are known by their connections",
     "console/test_security.py": "requests are judged before a queue is asked",
     "console/test_sentences.py": "made of counts, without an engine",
