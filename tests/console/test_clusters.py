@@ -4,25 +4,31 @@ import asyncio
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote
 
 import orjson
 import pytest
+from django.conf import settings
 from django.test import Client, override_settings
 from django.urls import set_script_prefix
 
 from admin_console.audit.engine_acts import row_of
 from admin_console.audit.models import AuditRow
+from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
+from admin_console.cluster.calls.options import PACE, Addresses, ClusterOptions
 from admin_console.cluster.cluster import cluster_names, get_cluster, set_cluster
 from admin_console.gateway.pause_ends import End, get_pause_ends
 from admin_console.hub.hub import get_hub
+from admin_console.management.commands.serve import Serving
+from admin_console.management.serve_options import ServeOptions
 from admin_console.permissions.table import OF_THE_SERVER
 from admin_console.screens.links import url_of
 from admin_console.vocabulary.current_cluster import current_cluster, enter_cluster, in_cluster
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.options.options import Options
 from tests.console.live.test_live import hear, say, signed_in, socket
 from tests.support.fake_nsqd import FakeNsqd, channel, client, topic
 from tests.support.pages.console import PASSWORD, client_of, make_user, orders_engine, see, words
@@ -275,3 +281,28 @@ async def test_a_socket_below_the_prefix_gets_the_figures_and_links_of_its_clust
     assert links
     assert {link for link in links if not link.startswith("/clusters/prod/")} == set()
     assert not (await socket(cookie, path="/clusters/dev/ws/live/").connect())[0]
+
+
+@pytest.mark.parametrize(
+    ("own", "is_chosen", "names", "share"),
+    [
+        ([], False, ["prod"], 1.0),
+        ([], False, ["prod", "staging"], 0.5),
+        ([], True, ["prod"], 0.5),
+        (["10.0.0.7:4151"], False, ["prod"], 0.5),
+        ([], False, [], 1.0),
+    ],
+)
+def test_clusters_with_addresses_share_the_processor_time_of_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: list[str], is_chosen: bool, names: list[str], share: float
+) -> None:
+    addresses, other = Addresses.parse([], own), Addresses.parse([], ["10.0.0.8:4151"])
+    if is_chosen:
+        ChosenAddresses(tmp_path, addresses).write(other)
+    given = ClusterOptions(addresses=addresses, named=dict.fromkeys(names, other))
+    monkeypatch.setattr(settings, "CONSOLE", replace(settings.CONSOLE, cluster=given))
+    monkeypatch.setattr(settings, "DATA_PATH", tmp_path)
+    alone = ServeOptions(Options(data_path=str(tmp_path)), with_demo=False, with_pipeline=False, with_engine=False)
+    serving = Serving(alone, print)
+    clusters = [serving._cluster, *(one.cluster for one in serving._named_clusters._all)]
+    assert {round(one._pace.cpu_share / PACE.cpu_share, 3) for one in clusters} == {share}

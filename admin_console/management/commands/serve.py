@@ -139,14 +139,18 @@ class Serving:
             bytes_max=settings.CONSOLE.audit_bytes_max,
         )
         given_clusters = settings.CONSOLE.cluster
+        chosen = ChosenAddresses(settings.DATA_PATH, given_clusters.addresses)
+        with _as_command_error():
+            # The unnamed one reads nothing in a console alone whose addresses all have names.
+            has_unnamed = given.with_engine or not given_clusters.named or chosen.read().has_any
         pace = replace(
             PACE_OF_NODES,
             sample_s=max(PACE_OF_NODES.sample_s, options.samples_interval_ms / 1000),
-            cpu_share=PACE_OF_NODES.cpu_share / (1 + len(given_clusters.named)),
+            cpu_share=PACE_OF_NODES.cpu_share / (has_unnamed + len(given_clusters.named)),
         )
         self._cluster = Cluster(
             given_clusters,
-            ChosenAddresses(settings.DATA_PATH, given_clusters.addresses),
+            chosen,
             own=own,
             own_name=own_name,
             has_engine=given.with_engine,
