@@ -187,6 +187,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {
+        "cluster": {"()": "admin_console.vocabulary.current_cluster.ClusterNameFilter"},
         "database": {"()": "admin_console.database.refused_write_filter.RefusedWriteFilter"},
         "refused": {"()": "admin_console.security.suspicious_request_filter.SuspiciousRequestFilter"},
     },
@@ -195,7 +196,7 @@ LOGGING = {
         "stderr": {
             "()": log_lines.LineHandler,
             "formatter": "line",
-            "filters": ["database", "refused"],
+            "filters": ["cluster", "database", "refused"],
         }
     },
     "root": {"handlers": ["stderr"], "level": log_lines.level_of(os.environ)},

@@ -145,7 +145,7 @@ CONSOLE_MAY_IMPORT = {
     "cluster.reading": "cluster.calls",
     "cluster.merging": "vocabulary cluster.calls cluster.reading",
     "cluster.lookupds": "cluster.calls cluster.reading",
-    "cluster.samples": "cluster.reading cluster.merging",
+    "cluster.samples": "vocabulary cluster.reading cluster.merging",
     "cluster": "vocabulary cluster.calls cluster.reading cluster.merging cluster.lookupds cluster.samples",
     "gateway": "vocabulary pacing cluster.calls cluster.reading cluster.merging cluster.lookupds cluster",
     "audit": "vocabulary database accounts gateway",

@@ -13,7 +13,7 @@ from admin_console.cluster.reading.members import Identity
 from admin_console.cluster.reading.node_rates import OwnRates
 from admin_console.cluster.reading.nodes import ClusterState, NotCallingError
 from admin_console.cluster.reading.watches import Watch
-from admin_console.vocabulary.current_cluster import PerCluster
+from admin_console.vocabulary.current_cluster import PerCluster, in_cluster
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.vocabulary.errors import StorageError
 
@@ -188,21 +188,22 @@ class Cluster:
         from admin_console.cluster.reader import NodeReader
         from admin_console.cluster.samples.node_samples import NodeSampler
 
-        reader = NodeReader(
-            self._options,
-            addresses,
-            self._own,
-            self._pace,
-            merger=Merger(self._own_name),
-            on_snapshot=self._hand_over,
-            has_engine=self._has_engine,
-            own_rates=self.own_rates,
-        )
-        if self._append_sample is not None:
-            self._sampler = NodeSampler(
-                lambda: reader.state, self._append_sample, interval_s=self._pace.sample_s, cluster=self.name
+        with in_cluster(self.name):
+            reader = NodeReader(
+                self._options,
+                addresses,
+                self._own,
+                self._pace,
+                merger=Merger(self._own_name),
+                on_snapshot=self._hand_over,
+                has_engine=self._has_engine,
+                own_rates=self.own_rates,
             )
-            self._sampler.start()
+            if self._append_sample is not None:
+                self._sampler = NodeSampler(
+                    lambda: reader.state, self._append_sample, interval_s=self._pace.sample_s, cluster=self.name
+                )
+                self._sampler.start()
         return reader
 
 

@@ -21,6 +21,7 @@ from admin_console.cluster.reading.node_rates import OwnRates
 from admin_console.cluster.reading.nodes import ClusterState, NotCallingError
 from admin_console.cluster.reading.poller import ClusterPoller
 from admin_console.cluster.reading.watches import Watch
+from admin_console.vocabulary.current_cluster import in_this_cluster
 from queue_engine.delivery.stats import EngineSnapshot
 
 logger = logging.getLogger(__name__)
@@ -34,9 +35,9 @@ TICK_S = 1.0  # without an engine, which has a tick of its own
 
 
 class NodeReader:
-    """Reads from its making on; any thread. own: the identity of the engine of this process. on_snapshot: called on the
-    reader's thread. has_engine: whether snapshots of an engine come, each of which is merged; otherwise a snapshot is
-    made each second."""
+    """Reads from its making on, for the cluster that its maker works for; any thread. own: the identity of the engine
+    of this process. on_snapshot: called on the reader's thread. has_engine: whether snapshots of an engine come, each
+    of which is merged; otherwise a snapshot is made each second."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class NodeReader:
         self._loop = asyncio.new_event_loop()
         self._is_stopping = asyncio.Event()
         self._is_begun = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock-cluster", daemon=True)
+        self._thread = threading.Thread(target=in_this_cluster(self._run), name="penstock-cluster", daemon=True)
         self._thread.start()
         self._is_begun.wait(START_S)
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from admin_console.cluster.cluster import Cluster
 from admin_console.gateway.gateway import DONE, NO_AUTHOR, ActOrder, ActResult, Pause
-from admin_console.vocabulary.current_cluster import PerCluster, file_of
+from admin_console.vocabulary.current_cluster import PerCluster, file_of, in_this_cluster
 from queue_engine.delivery.stats import VIA_TIMER, ActRecord, Outcome
 from queue_engine.storage.disk.checked_line import decode_versioned, encode_line
 from queue_engine.storage.disk.files import Files
@@ -151,7 +151,9 @@ class PauseEnds:
 
     def _run(self) -> None:
         if self._thread is None and not self._is_stopping:
-            self._thread = threading.Thread(target=self._end_each, name="penstock-pause-ends", daemon=True)
+            self._thread = threading.Thread(
+                target=in_this_cluster(self._end_each), name="penstock-pause-ends", daemon=True
+            )
             self._thread.start()
 
     def _end_each(self) -> None:

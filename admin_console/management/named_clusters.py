@@ -83,8 +83,8 @@ class _Named:
 
     def start(self) -> None:
         self.cluster.start()
-        self._pause_ends.start()
         with in_cluster(self.cluster.name):
+            self._pause_ends.start()
             set_gateway(self._gateway)
             set_pause_ends(self._pause_ends)
             set_cluster(self.cluster)

@@ -5,6 +5,7 @@ cluster's name: code that works for one never gets an object of another. A new t
 that work of a request is given to threads with a copy of its context.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,26 @@ def in_cluster(name: str) -> Iterator[None]:
         yield
     finally:
         _current.reset(before)
+
+
+def in_this_cluster(work: Callable[[], None]) -> Callable[[], None]:
+    """The same work for a new thread, where it is for the cluster of now."""
+    name = current_cluster()
+
+    def run() -> None:
+        with in_cluster(name):
+            work()
+
+    return run
+
+
+class ClusterNameFilter(logging.Filter):
+    """Puts the name before the lines of code that works for a cluster with a name: nodes of two may have one name."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if name := current_cluster():
+            record.msg = f"cluster {name}: {record.msg}"
+        return True
 
 
 def path_of(name: str) -> str:

@@ -1,6 +1,8 @@
 """Clusters with names: `/clusters/NAME/` shows and changes that cluster, and nothing of another."""
 
 import asyncio
+import io
+import logging
 import re
 import threading
 from collections.abc import Iterator
@@ -28,6 +30,7 @@ from admin_console.screens.links import url_of
 from admin_console.vocabulary.current_cluster import current_cluster, enter_cluster, in_cluster
 from queue_engine.delivery.stats import ActRecord
 from queue_engine.service.runner import EngineRunner
+from queue_engine.vocabulary.log_lines import LineHandler
 from queue_engine.vocabulary.options.options import Options
 from tests.console.live.test_live import hear, say, signed_in, socket
 from tests.support.fake_nsqd import FakeNsqd, channel, client, topic
@@ -172,6 +175,21 @@ def test_ends_of_pauses_and_chosen_addresses_belong_to_their_cluster(consoles: C
     assert found == {"": [], "prod": ["127.0.0.1:9", "10.0.0.7:4151"], "staging": [consoles.staging.address]}
     assert {path.name for path in consoles.path.glob("cluster*.json")} == {"cluster.prod.json"}
     assert AuditRow.objects.get(action="set_addresses", phase="result").detail.startswith("cluster prod, nsqlookupds: ")
+
+
+def test_lines_of_the_log_about_a_cluster_have_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (handler,) = (one for one in logging.getLogger().handlers if isinstance(one, LineHandler))
+    written = io.StringIO()
+    monkeypatch.setattr(handler, "stream", written)
+    logger = logging.getLogger("admin_console.views")
+    with _nsqd("prod", 61_204) as prod, named_clusters(tmp_path, prod=prod):
+        prod.failing = (503, {}, b"")
+        wait_for("the line of the log", lambda: f"cluster prod: node {prod.address} does not" in written.getvalue())
+        with in_cluster("prod"):
+            logger.warning("100 %% of %s", "orders")
+    logger.warning("of no name")
+    assert "WARNING admin_console.views: cluster prod: 100 % of orders\n" in written.getvalue()
+    assert "WARNING admin_console.views: of no name\n" in written.getvalue()
 
 
 def _switch(consoles: Consoles, path: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from admin_console.cluster.merging.node_figures import lacking, topic_stats
 from admin_console.cluster.reading.node_stats import NodeStats, NodeTopic
 from admin_console.cluster.reading.nodes import ClusterState, Node
+from admin_console.vocabulary.current_cluster import in_this_cluster
 from queue_engine.delivery.stats import EngineSnapshot
 from queue_engine.engine.samples.sample_format import Sample, compose_sample, encode_sample
 from queue_engine.engine.samples.sample_log import SamplesLog
@@ -75,7 +76,7 @@ class NodeSampler:
         self._last: dict[str, _Last] = {}
         self._left_out = 0  # samples not written since the last that was
         self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock-node-samples", daemon=True)
+        self._thread = threading.Thread(target=in_this_cluster(self._run), name="penstock-node-samples", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
