@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
 from admin_console.cluster.calls.options import NO_ADDRESSES, PACE, Addresses, ClusterOptions, Pace
 from admin_console.cluster.lookupds.lookupds import Lookupds
@@ -35,6 +36,8 @@ class Reader(Protocol):
     def watch(self, watch: Watch) -> None: ...
 
     def watch_clients(self, node: str) -> None: ...
+
+    def note_emptied(self, target: HttpAddress, topic: str, channel: str, count: int) -> None: ...
 
     def call(self, work: "Callable[[NodeHttp], Coroutine[Any, Any, T]]") -> Future[T]: ...
 
@@ -156,6 +159,13 @@ class Cluster:
         reader = self._reader
         if reader is not None:
             reader.watch_clients(node)
+
+    def note_emptied(self, target: HttpAddress, topic: str, channel: str, count: int) -> None:
+        """Note that an act removes so many messages of a channel at the node with this address, before it is sent: an
+        nsqd does not count finished messages, and these would count among them. Negative: it was not done."""
+        reader = self._reader
+        if reader is not None:
+            reader.note_emptied(target, topic, channel, count)
 
     def call(self, work: "Callable[[NodeHttp], Coroutine[Any, Any, T]]") -> Future[T]:
         """Have the cluster's thread make calls beside its reading, such as those of an act. The thread begins with the

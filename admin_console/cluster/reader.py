@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.calls.node_http import NodeHttp, tls_of
 from admin_console.cluster.calls.node_tokens import NodeTokens
 from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
@@ -143,6 +144,10 @@ class NodeReader:
     def watch_clients(self, node: str) -> None:
         """A page shows all clients of a node, of all nodes for ""."""
         self._on_loop(lambda poller: poller.watch_clients(node))
+
+    def note_emptied(self, target: HttpAddress, topic: str, channel: str, count: int) -> None:
+        """As `Cluster.note_emptied`."""
+        self._on_loop(lambda poller: poller.note_emptied(target, topic, channel, count))
 
     def _on_loop(self, note: Callable[[ClusterPoller], None]) -> None:
         if self._poller is not None:

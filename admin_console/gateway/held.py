@@ -52,6 +52,10 @@ class Held:
             tuple(channels),
         )
 
+    def in_channel(self, name: str) -> "Held":
+        """Of a topic's channel; without messages where it has no such channel."""
+        return dict(zip(self.channel_names, self.channels, strict=True)).get(name) or Held()
+
     @property
     def messages(self) -> int:
         """Without those of the channels."""

@@ -68,7 +68,7 @@ class NodeGateway:
     def begin(self, order: ActOrder) -> Callable[[], ActResult]:
         """Begin an act; the function that is returned waits for its result."""
         try:
-            future = self._cluster.call(lambda http: _Doing(self._node, http, order).act())
+            future = self._cluster.call(lambda http: _Doing(self._node, http, order, self._cluster).act())
         except NotCallingError as exc:
             sentence = f"Nothing was done to {_name_of(order)}: {exc}"
             return lambda: ActResult(FAILED, sentence, "UNREACHABLE")
@@ -89,12 +89,25 @@ class NodeGateway:
 class _Doing:
     """One act on a node, on the cluster's thread."""
 
-    def __init__(self, node: Node, http: NodeHttp, order: ActOrder) -> None:
+    def __init__(self, node: Node, http: NodeHttp, order: ActOrder, cluster: Cluster) -> None:
         self._node = node
         self._http = http
         self._order = order
+        self._cluster = cluster
+        self._unconfirmed = ("", 0)  # a channel, and its messages that a request without an answer removes
 
     async def act(self) -> ActResult:
+        verdict = UNKNOWN
+        try:
+            result = await self._result()
+            verdict = result.verdict
+            return result
+        finally:
+            channel, count = self._unconfirmed
+            if count and verdict != DONE:
+                self._note_emptied(channel, -count)
+
+    async def _result(self) -> ActResult:
         order = self._order
         if reason := why_node_can_not(self._node, order.action) or lacks_a_parameter(self._node, order):
             return self._failed(reason, "NOT_SUPPORTED")
@@ -114,7 +127,7 @@ class _Doing:
         bodies: list[bytes] = []
         try:
             for sent in requests:
-                bodies.append(await self._sent(*sent))
+                bodies.append(await self._emptied(before, *sent))
         except HttpRefusedError as exc:
             if exc.status in (500, 502, 504):
                 # 502 and 504 are a proxy's: the node may still work on it.
@@ -158,6 +171,20 @@ class _Doing:
 
     def _takes(self, parameter: str) -> bool:
         return self._node.info is not None and self._node.info.takes(path_of(self._order.action), parameter)
+
+    async def _emptied(self, before: Held | None, path: str, query: Mapping[str, str], body: bytes) -> bytes:
+        """As `_sent`, with a note of what it empties. The note comes first: a reading may overtake the answer."""
+        if path == "/channel/empty" and before is not None:
+            channel = query["channel"]
+            count = (before if self._order.channel else before.in_channel(channel)).messages
+            self._note_emptied(channel, count)
+            self._unconfirmed = (channel, count)
+        answer = await self._sent(path, query, body)
+        self._unconfirmed = ("", 0)
+        return answer
+
+    def _note_emptied(self, channel: str, count: int) -> None:
+        self._cluster.note_emptied(self._node.member.target, self._order.topic, channel, count)
 
     async def _sent(self, path: str, query: Mapping[str, str], body: bytes) -> bytes:
         try:

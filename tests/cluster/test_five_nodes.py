@@ -665,7 +665,6 @@ def test_every_figure_is_the_sum_of_what_was_done_while_nodes_fail(tmp_path: Pat
         ), answer
         assert "answered with more than 33554432 bytes" in rows[failing.address]["message"]
         emptied = at[2].counts["orders", "mail"]
-        emptied.finished += emptied.depth + emptied.in_flight  # an nsqd counts none
         emptied.depth = emptied.in_flight = 0
         five.compare(failing.address, of_daemon)
         del failing.answers["/stats"]
@@ -694,8 +693,9 @@ def test_every_figure_is_the_sum_of_what_was_done_while_nodes_fail(tmp_path: Pat
         at[2].counts["orders", ""].messages += 1_000_000
         slow.channel("orders", "mail")["message_count"] += 1_000_000
         at[2].counts["orders", "mail"].messages += 1_000_000
-        at[2].counts["orders", "mail"].finished += 1_000_000
+        # What was emptied in that process is unknown: the 100 of this walk count as finished again.
+        at[2].counts["orders", "mail"].finished += 1_000_000 + 100
         five.compare()
         now = grown_in_graphs(console)
         assert now["messages"] - grown["messages"] == 5 + 40 + 2
-        assert now["finished"] - grown["finished"] == 600 + 100 + 30
+        assert now["finished"] - grown["finished"] == 600 + 30

@@ -14,6 +14,7 @@ from admin_console.cluster.merging.node_clients import client_stats
 from admin_console.cluster.merging.node_figures import CHANNEL_COUNTS
 from admin_console.cluster.merging.topic_sums import merged_topic
 from admin_console.cluster.reading.nodes import Node
+from admin_console.rings.depth_jumps import jump_in_channel
 from queue_engine.delivery.stats import ChannelStats, EngineSnapshot, TopicStats
 from queue_engine.vocabulary.clock import NS_PER_S
 from queue_engine.vocabulary.figures import CLIENT
@@ -310,6 +311,21 @@ def test_finished_messages_of_an_nsqd_never_fall_though_it_counts_while_it_answe
         for came, depth in figures
     ]
     assert finished == [900, 900, 950]
+
+
+def test_a_channel_of_an_nsqd_that_is_emptied_is_a_jump_of_its_depth_and_finishes_nothing() -> None:
+    seconds = Seconds()
+    full = node(A, orders(message_count=1_000, depth=800), read_at_ms=seconds.now_ms)
+    had = channel_of(seconds.tick(full), *BILLING)
+    read = node(A, orders(message_count=1_010, depth=10), read_at_ms=seconds.now_ms)
+    assert full.stats is not None
+    assert read.stats is not None
+    found = seconds.tick(replace(read, stats=read.stats.after(full.stats)))
+    has = channel_of(found, *BILLING)
+    assert (had.finish_count, has.finish_count) == (200, 200)
+    raw, spread = raw_and_spread(found)
+    assert (raw, spread[1]) == ((10, 0, 0, 0), 0)
+    assert jump_in_channel((had.depth, had.depth, 0), (has.depth, has.depth, 0), *raw[:2]) == -790
 
 
 def test_ages_take_the_greatest_and_are_unknown_where_a_node_reports_none() -> None:

@@ -14,7 +14,6 @@ from admin_console.cluster.merging.node_figures import (
     TIMEOUTS_AT,
     TOPIC_MESSAGES_AT,
     Row,
-    flown,
 )
 from admin_console.cluster.reading.nodes import START_SLACK_MS
 
@@ -44,7 +43,9 @@ def grown(before: TopicPlace | None, now: TopicPlace) -> dict[Key, Growth]:
         old = rows.get(name)
         if old is row or name in unknown:
             continue
-        growth = _of_channel(old, row, is_derived=now.derives_finished(name))
+        left = now.flown(name)
+        was_left = before.flown(name) if before is not None and old is not None else None
+        growth = _of_channel(old, row, left, was_left or 0)
         if growth is not None:
             found[now.name, name] = growth
             passed_on = max(passed_on, growth.raw[0])
@@ -54,18 +55,17 @@ def grown(before: TopicPlace | None, now: TopicPlace) -> dict[Key, Growth]:
     return found
 
 
-def _of_channel(old: Row | None, row: Row, *, is_derived: bool) -> Growth | None:
-    """is_derived: its node does not count finished messages. Then jumps of a depth are compared with all
-    messages that left the channel, finished or emptied."""
+def _of_channel(old: Row | None, row: Row, flown: int | None, was_flown: int) -> Growth | None:
+    """flown: as `TopicPlace.flown`. Jumps of a depth are compared with it, since it may fall."""
     now: Counters = _counters(row)
     counted = now
-    left = flown(row) if is_derived else now[1]
+    left = now[1] if flown is None else flown
     if old is not None and old[MESSAGES_AT] <= now[0]:
         was: Counters = _counters(old)
         counted = (now[0] - was[0], now[1] - was[1], now[2] - was[2], now[3] - was[3])
         if min(counted) < 0:
             counted = (counted[0], _since(now[1], was[1]), _since(now[2], was[2]), _since(now[3], was[3]))
-        left = left - flown(old) if is_derived else counted[1]
+        left = counted[1] if flown is None else flown - was_flown
     if counted == _NONE and not left:
         return None
     return Growth(counted if left == counted[1] else (counted[0], left, counted[2], counted[3]), counted)

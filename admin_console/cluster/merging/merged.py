@@ -136,9 +136,13 @@ class TopicPlace:
             return self.source.channels[channel].latency if channel else self.source.latency
         return self.channels[channel].window if channel else self.stats.window
 
-    def derives_finished(self, channel: str) -> bool:
-        """Whether the finished messages of a channel are worked out, since its node does not count them."""
-        return isinstance(self.source, NodeTopic) and derives_finished(self.source.channels[channel])
+    def flown(self, channel: str) -> int | None:
+        """Of a channel whose finished messages are worked out, since its node does not count them: `NodeChannel.flown`,
+        which may fall where a finished count must not. None for others."""
+        if not isinstance(self.source, NodeTopic):
+            return None
+        one = self.source.channels[channel]
+        return one.flown if derives_finished(one) else None
 
     @classmethod
     def of_engine(cls, node: str, topic: TopicStats, read_at_ms: int, started_s: int = 0) -> "TopicPlace":

@@ -2,8 +2,9 @@
 
 A figure that the node's answer lacks has the stats' default. Where that would be a wrong number:
 
-    finish_count    of an nsqd: messages that came, or were there when it started, less those that are unfinished;
-                    emptied ones count as finished
+    finish_count    of an nsqd: messages that came, or were there when it started, less those that are unfinished and
+                    those that were emptied; these count as finished where another program than this console removed
+                    them while a consumer was connected
     ready_count     of an nsqd: that of the clients, unknown (None) where these were not read
     oldest_ns       None, unknown: an nsqd reports no ages
     disk_bytes      None, unknown
@@ -88,13 +89,6 @@ def lacking(topic: NodeTopic) -> tuple[str, ...]:
     missing, or beyond 2^63."""
     found = [name for name, channel in topic.channels.items() if None in _channel_needs(channel.figures)]
     return ("", *found) if None in _topic_needs(topic.figures) else tuple(found)
-
-
-def flown(row: Row) -> int:
-    """Of a channel's row: messages that came and are unfinished no more. Negative where the channel had messages of an
-    earlier process."""
-    unfinished: Row = _unfinished(row)
-    return row[MESSAGES_AT] - sum(unfinished)
 
 
 def topic_row(topic: NodeTopic) -> Row:

@@ -123,6 +123,11 @@ class NodeReading:
         self._due_s = 0.0
         self._is_woken.set()
 
+    def note_emptied(self, topic: str, channel: str, count: int) -> None:
+        """As `NodeStats.with_emptied`."""
+        if self.stats is not None:
+            self.stats = self.stats.with_emptied(topic, channel, count)
+
     async def run(self) -> None:
         """Read until it is cancelled."""
         failures = 0
@@ -236,11 +241,13 @@ class NodeReading:
             self._producers_s = {one: at_s for one, at_s in self._producers_s.items() if one in self._watched_s}
             self._producers_s[topic] = now_s
         answer, stats = await self._read_stats(topic, channel, with_clients=with_clients)
+        assert self.stats is not None
         if stats.started_s != before.started_s:
             self._due_s = 0.0  # it has restarted: all topics are read at once
         else:
             keeps_clients = watch.clients or self._shows_clients()
-            self.stats = before.with_topic(stats, topic, channel, keeps_clients=keeps_clients)
+            # Not `before`: acts note what they empty meanwhile.
+            self.stats = self.stats.with_topic(stats, topic, channel, keeps_clients=keeps_clients)
             if self._sums is not None:
                 self._sums = self._sums.with_topic(had, self.stats.topics.get(topic))
         return answer

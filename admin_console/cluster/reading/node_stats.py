@@ -28,19 +28,21 @@ Figures = Mapping[str, Any]
 class NodeChannel:
     """A channel at one node. latency: its `e2e_processing_latency` as the node writes it. clients: None where no page
     shows them. backlog: of an nsqd, the messages of an earlier process that its `message_count` lacks, as far as they
-    show: at the first reading more messages were there than had come."""
+    show: at the first reading more messages were there than had come; less those that were emptied. emptied: of an
+    nsqd, messages that an act of this console removes, as far as no reading shows it yet."""
 
     name: str
     figures: Figures
     latency: Mapping[str, Any] = field(default_factory=dict)
     clients: tuple[Figures, ...] | None = None
     backlog: int = 0
+    emptied: int = 0
     documents: Documents = NO_DOCUMENTS
 
     @property
     def flown(self) -> int | None:
         """Of an nsqd, which does not count finished messages: those that came, or were there when it started, and are
-        not there any more. None where its answer lacks a count."""
+        not there any more, less those that were emptied. None where its answer lacks a count."""
         figures = self.figures
         came = figures["message_count"]
         there = [figures[name] for name in ("depth", "in_flight_count", "deferred_count")]
@@ -48,11 +50,29 @@ class NodeChannel:
 
     def going_on(self, before: "NodeChannel | None") -> "NodeChannel":
         """With its backlog. before: at the reading before of the same process; None without one."""
+        if self.figures["finish_count"] is not None or (before is not None and before.figures is self.figures):
+            return self
         came = self.figures["message_count"]
-        if before is not None and came is not None and came >= (before.figures["message_count"] or 0):
-            return replace(self, backlog=before.backlog) if before.backlog else self
-        flown = self.flown if self.figures["finish_count"] is None else None
-        return replace(self, backlog=-flown) if flown is not None and flown < 0 else self
+        if before is None or (came is not None and came < (before.figures["message_count"] or 0)):
+            flown = self.flown
+            return replace(self, backlog=-flown) if flown is not None and flown < 0 else self
+        if before.backlog or before.emptied:
+            return replace(self, backlog=before.backlog, emptied=before.emptied)._without_emptied(before)
+        return self._without_emptied(before)
+
+    def _without_emptied(self, before: "NodeChannel") -> "NodeChannel":
+        """Without the messages that were emptied since `before`: those that this console's acts removed; and where no
+        consumer was connected, all, once none is left of those that were there. Only a consumer leaves a part."""
+        is_alone = self.figures["client_count"] == before.figures["client_count"] == 0
+        now, was, had = self.flown, before.flown, before.figures["message_count"]
+        if not (is_alone or self.emptied) or now is None or was is None:
+            return self
+        is_all = now - self.backlog >= had
+        emptied = max(0, now - was if is_alone and is_all else min(self.emptied, now - was))
+        left = 0 if is_all and emptied else self.emptied - emptied
+        if not emptied and left == self.emptied:
+            return self
+        return replace(self, backlog=self.backlog - emptied, emptied=left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +137,16 @@ class NodeStats:
                 topics[name] = topics[name].with_clients_of(before.topics[name])
         is_same = before.started_s == self.started_s
         return replace(self, topics={name: _same(before, one, is_same=is_same) for name, one in topics.items()})
+
+    def with_emptied(self, topic: str, channel: str, count: int) -> "NodeStats":
+        """With so many messages of a channel that an act of this console removes; negative for those of an act that was
+        not done. They are not finished, which an nsqd does not count."""
+        found = self.topics.get(topic)
+        one = found.channels.get(channel) if found is not None else None
+        if found is None or one is None or one.figures["finish_count"] is not None:
+            return self
+        channels = {**found.channels, channel: replace(one, emptied=max(0, one.emptied + count))}
+        return replace(self, topics={**self.topics, topic: replace(found, channels=channels)})
 
     def with_topic(
         self, answer: "NodeStats", topic: str, channel: str = "", *, keeps_clients: bool = False
@@ -243,7 +273,7 @@ class _Reading:
                 # Most have none: a call for each of a node's channels is a tenth of its reading.
                 has_any = get("pause") or get("ramp") or get("redrive")
                 documents = documents_of(get, topic) if has_any else NO_DOCUMENTS
-                found[name] = NodeChannel(name, _channel_figures(get), _latency(entry), clients, 0, documents)
+                found[name] = NodeChannel(name, _channel_figures(get), _latency(entry), clients, documents=documents)
         return found
 
     def clients(self, entries: Any) -> tuple[Figures, ...] | None:

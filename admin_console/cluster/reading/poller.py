@@ -118,6 +118,16 @@ class ClusterPoller:
         if self._watches.note_clients(node):
             self._wake()
 
+    def note_emptied(self, target: HttpAddress, topic: str, channel: str, count: int) -> None:
+        """As `NodeStats.with_emptied`, of the node at `target`, by whichever of its addresses it is read; call on the
+        loop."""
+        acted = self._nodes.get(target)
+        if acted is None or acted.info is None:
+            return
+        for one in self._nodes.values():
+            if one.info is not None and one.info.identity == acted.info.identity:
+                one.note_emptied(topic, channel, count)
+
     @property
     def watched(self) -> list[str]:
         """The topics that pages show."""
