@@ -141,7 +141,7 @@ def an_act_goes_to_one_node_and_is_undone(page: Page, own: str, nodes: tuple[Fak
     expect(dialog.get_by_role("listitem").filter(has_text=own)).to_contain_text("this can be undone for")
     dialog.get_by_label("Type orders/billing to confirm").fill("orders/billing")
     dialog.get_by_role("button", name="Empty orders/billing on the ticked nodes").click()
-    assert message(page) == "Emptied orders/billing: removed 3 messages. Undo"
+    assert message(page) == f"{own}: Emptied orders/billing: removed 3 messages. Undo"
     wait_for("the node's empty channel", lambda: cell(page, "by_node", own, "depth") == "0", timeout_s=WAIT_S)
     assert [cell(page, "by_node", one.address, "depth") for one in nodes] == ["70", "20"]
     page.locator("#messages").get_by_role("link", name="Undo").click()
