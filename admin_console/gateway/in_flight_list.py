@@ -35,7 +35,7 @@ LIMIT = 50  # messages of each node
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class InFlightElsewhere:
     """A message in flight at another node. owner: its consumer, "" for unknown."""
 
     node: str
@@ -49,7 +49,7 @@ class InFlightList:
     why those of a node are not listed, by its name."""
 
     own: tuple[InFlightStats, ...] | None = None
-    elsewhere: tuple[Held, ...] = ()
+    elsewhere: tuple[InFlightElsewhere, ...] = ()
     lacking: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -75,14 +75,14 @@ class InFlightReader:
 
     def newest(
         self, cluster: Cluster, snapshot: "ClusterSnapshot", topic: str, channel: str, wait_s: float
-    ) -> tuple[tuple[Held, ...], dict[str, str]]:
+    ) -> tuple[tuple[InFlightElsewhere, ...], dict[str, str]]:
         """Those at other nodes, and why those of some lack. wait_s: for nodes without any answer so far."""
         from admin_console.gateway.node_messages import NodeMessages
         from admin_console.gateway.node_requests import why_node_can_not, why_node_lists_keys
 
         now_s = time.monotonic()
         nodes = {node.name: node for node in snapshot.state.nodes}
-        found: list[Held] = []
+        found: list[InFlightElsewhere] = []
         lacking: dict[str, str] = {}
         begun: list[tuple[str, _OfNode]] = []
         with self._lock:
@@ -149,7 +149,7 @@ def _take(one: _OfNode) -> None:
         one.error = exc.reason
 
 
-def _held(node: str, row: MessageRow, read_s: float) -> Held:
+def _held(node: str, row: MessageRow, read_s: float) -> InFlightElsewhere:
     """Its times are those of this moment."""
     age_ms = round((time.monotonic() - read_s) * 1000)
     stats = InFlightStats(
@@ -161,7 +161,7 @@ def _held(node: str, row: MessageRow, read_s: float) -> Held:
         (row.held_ms or 0) + age_ms,
         (row.deadline_ms or 0) - age_ms,
     )
-    return Held(node, stats, f"{row.client_id} {row.client_address}".strip())
+    return InFlightElsewhere(node, stats, f"{row.client_id} {row.client_address}".strip())
 
 
 _readers = PerCluster(InFlightReader)

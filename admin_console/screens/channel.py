@@ -34,7 +34,7 @@ from admin_console.vocabulary.roles import Role
 if TYPE_CHECKING:
     from admin_console.cluster.merging.merged import Place
     from admin_console.gateway.gateway import InFlightStats
-    from admin_console.gateway.in_flight_list import Held, InFlightList
+    from admin_console.gateway.in_flight_list import InFlightElsewhere, InFlightList
 
 CLIENTS_MAX = 200
 
@@ -327,7 +327,9 @@ def _in_flight_table(
     columns: tuple[Column, ...] = _IN_FLIGHT_COLUMNS
     if cluster is not None:
         columns = (columns[0], _CLIENT_NODE, *columns[1:])
-    listed: list[tuple[Held | None, InFlightStats]] = [(None, one) for one in (in_flight and in_flight.own) or ()]
+    listed: list[tuple[InFlightElsewhere | None, InFlightStats]] = [
+        (None, one) for one in (in_flight and in_flight.own) or ()
+    ]
     listed += [(one, one.stats) for one in (in_flight.elsewhere if in_flight else ())]
     if in_flight is not None and in_flight.elsewhere:
         listed.sort(key=lambda each: each[1].deadline_in_ms)

@@ -129,7 +129,7 @@ def test_consumers_at_a_silent_node_are_not_said_to_be_missing() -> None:
     # A node that stays silent does not hide them: what the others have needs attention.
     found = findings(lambda: at(A, 0), lambda: silent(at(B, 3)))
     assert ("consumers unknown" in found, "no consumers" in found) == (True, False)
-    # Nor are those that are known said to be all.
+    # So it is with RDY 0: the silent node may have others.
     assert "RDY 0" in findings(lambda: at(A, 2, 0))
     found = findings(lambda: at(A, 2, 0), lambda: silent(at(B, 3)))
     assert ("RDY 0, others unknown" in found, "RDY 0" in found) == (True, False)
