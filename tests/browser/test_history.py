@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.slow(reason="drives the real Chromium"), pytest.mark.b
 DRAWING_TIMEOUT_S = 30.0
 PATH = "/topics/past/line/"
 HOUR_S, DAY_S = 3_600, 86_400
+# A minute of 90 requeues a second, amid an interval of the table for a day. It lies within the last day at every hour.
+BURST_S = int(time.time()) // HOUR_S * HOUR_S - 3 * HOUR_S + 7 * 60
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def lake(server: ServerProcess) -> Iterator[HistoryLake]:
     def minutes(first_s: int, end_s: int) -> list[dict[str, Any]]:
         made = rows(first_s, end_s, 60)
         for row in made:
-            if row["t"] == burst_s(day_s):
+            if row["t"] == BURST_S:
                 row["requeued"] = 5_400
         return made
 
@@ -52,11 +54,6 @@ def lake(server: ServerProcess) -> Iterator[HistoryLake]:
     server.http("POST", "/mpub?topic=past", b"1\n2\n3")
     yield made
     shutil.rmtree(made.directory)
-
-
-def burst_s(day_s: int) -> int:
-    """A minute of 90 requeues a second, amid an interval of the table for a day, and within the last day."""
-    return day_s - 3 * HOUR_S + 7 * 60
 
 
 def line(page: Page, graph: str, name: str) -> dict[str, Any] | None:
@@ -331,9 +328,8 @@ def test_a_graph_is_downloaded_with_units_and_zone(page: Page) -> None:
         f"{name}, {unit}" for name, unit in zip(["timed out"] * 2 + ["requeued"] * 2, units, strict=True)
     ]
     assert len(rows) == pytest.approx(1440, abs=2), "a point a row"
-    at_s = burst_s(int(time.time()) // DAY_S * DAY_S)
     [burst] = [row for row in rows if row[4] == "5400"]
-    assert datetime.fromisoformat(burst[0]).timestamp() == at_s
+    assert datetime.fromisoformat(burst[0]).timestamp() == BURST_S
     assert burst[0].endswith("+05:45")
     assert burst[3] == "90"
 
@@ -363,8 +359,9 @@ def test_graphs_are_of_all_nodes_or_of_one(lake: HistoryLake, page: Page) -> Non
         page.locator("[name=nsqds]").fill(other.address)
         page.locator("form button[type=submit]").last.click()
         expect(page).to_have_url(re.compile("/nodes/$"))
+        # A page from before the node's first answer loads itself again, which would end another load that had begun.
+        page.locator("[data-silence]").wait_for(state="attached")
         page.goto(f"{PATH}?range=6h")
-        # A page from before the node's first answer loads itself again.
         expect(page.locator('[data-graph="depth_nodes"]')).to_contain_text(other.address)
         wait_for_span(page, 6 * HOUR_S)
         drawn = line(page, "depth", "depth")
