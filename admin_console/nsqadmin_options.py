@@ -127,7 +127,12 @@ def _url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment or len(text) > 2_000:
         raise ValueError(f"{text[:80]!r} is no URL such as https://hooks.example.org/nsq")
-    _ = parts.port  # raises ValueError for one beyond 65535
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError(f"{text[:80]!r} names a port beyond 1 to 65535")
     return text
 
 

@@ -308,8 +308,10 @@ def _audit_bytes_max(text: str) -> int:
 
 def _split_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
-    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+    if not colon or not re.fullmatch(r"[0-9]{1,100}", port):
         raise ValueError(f"{text!r} is not HOST:PORT")
+    if int(port) > 65535:
+        raise ValueError(f"{text!r} has the port {port}: a port is 0 to 65535")
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - chosen by the user
 
 

@@ -31,8 +31,6 @@ def test_an_address_is_read_with_and_without_a_scheme(text: str, written: str) -
     [
         "",
         "nsq-a",
-        "nsq-a:0",
-        "nsq-a:65536",
         ":4151",
         "ftp://nsq-a:1",
         "a b:1",

@@ -93,7 +93,7 @@ def test_addresses_that_are_none_are_named_and_nothing_changes(engine: EngineRun
     assert answer.status_code == 400
     text = answer.content.decode()
     assert "&#x27;b&#x27; is neither HOST:PORT nor https://HOST:PORT. Nothing was changed." in text
-    assert "&#x27;c:70000&#x27; is neither" in text
+    assert "&#x27;c:70000&#x27; has the port 70000: a port is 1 to 65535. Nothing was changed." in text
     cluster = get_cluster()
     assert cluster is not None
     assert not cluster.state.addresses.has_any

@@ -132,6 +132,7 @@ def test_an_address_may_have_the_name_of_its_cluster() -> None:
         ("a/b=a:1", "'a/b=a:1' names no cluster before its ="),
         ("prod=", "cluster prod: '' is neither HOST:PORT nor https://HOST:PORT"),
         ("prod=here", "cluster prod: 'here' is neither HOST:PORT nor https://HOST:PORT"),
+        ("prod=a:65536", "cluster prod: 'a:65536' has the port 65536: a port is 1 to 65535"),
         (",".join(f"c{number}=a:1" for number in range(17)), "17 names of clusters: the most is 16"),
     ],
 )
@@ -140,6 +141,24 @@ def test_a_name_that_no_cluster_can_have_is_refused_with_its_limit(text: str, co
         ConsoleOptions.from_environment({"PENSTOCK_NSQD_HTTP_ADDRESS": text})
     assert "--nsqd-http-address: " in str(caught.value)
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "complaint"),
+    [
+        ("lookupd-http-address", "a:99999", "'a:99999' has the port 99999: a port is 1 to 65535"),
+        ("nsqd-http-address", "https://a:0", "'https://a:0' has the port 0: a port is 1 to 65535"),
+        ("nsqd-http-address", "[::1]:123456789", "'[::1]:123456789' has the port 123456789: a port is 1 to 65535"),
+        ("node-address", "a:1=b:65536", "'b:65536' has the port 65536: a port is 1 to 65535"),
+        ("node-address", "a:0=b:1", "'a:0' has the port 0: a port is 1 to 65535"),
+        ("console-address", "a:65536", "'a:65536' has the port 65536: a port is 0 to 65535"),
+        ("notification-http-endpoint", "http://a:65536/x", "'http://a:65536/x' names a port beyond 1 to 65535"),
+    ],
+)
+def test_a_port_beyond_the_limits_is_named_with_them(option: str, text: str, complaint: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        ConsoleOptions.from_environment({f"PENSTOCK_{option.upper().replace('-', '_')}": text})
+    assert str(caught.value) == f"--{option}: {complaint}"
 
 
 def test_console_options_name_every_fault_at_once() -> None:

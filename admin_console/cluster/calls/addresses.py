@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 from queue_engine.vocabulary.options.addresses import joined
 
-_TEXT = re.compile(r"(?:(https?)://)?(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})/?")
+_TEXT = re.compile(r"(?:(https?)://)?(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):([0-9]+)/?")
 _TEXT_LENGTH_MAX = 300
 
 IPAddress = IPv4Address | IPv6Address
@@ -25,8 +25,10 @@ class HttpAddress:
     def parse(cls, text: str) -> "HttpAddress":
         """`HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`. Raises ValueError naming the text."""
         found = _TEXT.fullmatch(text) if len(text) <= _TEXT_LENGTH_MAX else None
-        if found is None or not 0 < int(found[3]) < 65536:
+        if found is None:
             raise ValueError(f"{text[:80]!r} is neither HOST:PORT nor https://HOST:PORT")
+        if not 0 < int(found[3]) < 65536:
+            raise ValueError(f"{text[:80]!r} has the port {found[3][:20]}: a port is 1 to 65535")
         return cls(found[2].strip("[]").lower(), int(found[3]), found[1] == "https")
 
     @property

@@ -8,8 +8,10 @@ from urllib.parse import urlsplit
 def split_address(text: str) -> tuple[str, int]:
     """Host and port of HOST:PORT, brackets around an IPv6 host taken off. Raises ValueError naming the text."""
     host, colon, port = text.rpartition(":")
-    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+    if not colon or not re.fullmatch(r"[0-9]{1,100}", port):
         raise ValueError(f"{text!r} is not HOST:PORT")
+    if int(port) > 65535:
+        raise ValueError(f"{text!r} has the port {port}: a port is 0 to 65535")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
