@@ -26,7 +26,7 @@ from admin_console.screens.diagnosis import channel_banner
 from admin_console.screens.links import act_cell, client_url, consumer_anchor, message_url
 from admin_console.screens.node_table import node_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
-from admin_console.screens.pauses import panel_texts, pause_flag, ramp_text
+from admin_console.screens.pauses import panel_texts, pause_flags, ramp_text
 from admin_console.screens.rates import depth_note, over
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -114,9 +114,7 @@ def parts(
             **by_node,
         },
         "flags": {
-            "paused": stats.paused,
-            **pause_flag(live, stats),
-            "running": not stats.paused,
+            **pause_flags(live, stats, topic_name, name),
             "gone": False,
             "has_latency": latency.is_known(stats.window),
             "has_in_flight": stats.in_flight_count > 0,

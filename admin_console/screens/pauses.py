@@ -85,10 +85,17 @@ def by_node(live: LiveState, topic: str, channel: str = "") -> str:
     return f"Paused {sentence}."
 
 
-def pause_flag(live: LiveState, one: "TopicStats | ChannelStats") -> dict[str, bool]:
-    """In a cluster the flag of the panel: an nsqd does not record who paused, and when. Empty for one server, where the
+def pause_flags(live: LiveState, one: "TopicStats | ChannelStats", topic: str, channel: str = "") -> dict[str, bool]:
+    """Of the buttons, and in a cluster of the panel: an nsqd does not record who paused, and when. For one server the
     panel is there with each pause."""
-    return {"pause_recorded": one.pause is not None} if live.cluster is not None else {}
+    is_on_some = bool(paused_on(live, topic, channel))
+    return {
+        "paused": one.paused,
+        "running": not one.paused,
+        "paused_on_some": one.paused and is_on_some,
+        "paused_everywhere": one.paused and not is_on_some,
+        **({"pause_recorded": one.pause is not None} if live.cluster is not None else {}),
+    }
 
 
 def order(live: LiveState, one: "TopicStats | ChannelStats") -> tuple[bool, int]:

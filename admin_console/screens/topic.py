@@ -16,7 +16,7 @@ from admin_console.screens.links import channel_cell, pause_cell, selection_of
 from admin_console.screens.list_links import ListQuery, with_sorts
 from admin_console.screens.node_table import memory_and_disk, node_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
-from admin_console.screens.pauses import panel_texts, pause_flag, paused_chip
+from admin_console.screens.pauses import panel_texts, pause_flags, paused_chip
 from admin_console.screens.rates import (
     GROWTH_LABEL,
     depth_stat,
@@ -106,9 +106,7 @@ def parts(
             **by_node,
         },
         "flags": {
-            "paused": topic.paused,
-            **pause_flag(live, topic),
-            "running": not topic.paused,
+            **pause_flags(live, topic, name),
             "gone": False,
             "has_latency": latency.is_known(topic.window),
             "has_cursors": bool(cursors_of(live, topic)),

@@ -12,7 +12,7 @@ from django.urls import reverse
 from admin_console.diagnosis import pause_words
 from admin_console.gateway.gateway import ACTS, ActResult, ChannelStats, Pause, TopicStats, parse_duration_ms
 from admin_console.gateway.history import HistoryUnreadableError
-from admin_console.gateway.sentences import and_list, counted, message_counts
+from admin_console.gateway.sentences import NAMED_MAX, and_list, counted, message_counts
 from admin_console.history.ranges import HOUR_S, Range
 from admin_console.history.series import channel_history
 from admin_console.hub.hub import get_hub
@@ -50,10 +50,13 @@ class PausePage(_PauseAct):
     def question(self) -> Question:
         one = self._stats()
         pause = one.pause if one.paused else None
-        consequences = self._about_pause(one) if one.paused else self._about(one)
-        title = f"Change the pause of {self.name}" if one.paused else f"Pause {self.name}"
+        running = self._running() if one.paused else []
+        consequences = self._about(one) if running or not one.paused else []
+        consequences += self._about_pause(one, is_on_some=bool(running)) if one.paused else []
+        title = f"Change the pause of {self.name}" if one.paused and not running else f"Pause {self.name}"
         consequences += self._about_ends()
-        small = self._small(title, consequences, [self._end_field(one.paused, pause), self._until_field(pause)])
+        end = self._end_field(one.paused, pause, is_on_some=bool(running))
+        small = self._small(title, consequences, [end, self._until_field(pause)])
         reason = self.request.POST.get("reason", pause.reason if pause else "")
         if self.is_anew and pause is not None:
             reason = reason or pause.reason  # an untouched form takes nothing of another's pause away
@@ -83,16 +86,27 @@ class PausePage(_PauseAct):
         late = "if it does not run then, at its next start"
         return [f"{and_list(names)} can't end a pause: at its end {resumes}; {late}."]
 
-    def _about_pause(self, one: TopicStats | ChannelStats) -> list[str]:
+    def _running(self) -> list[str]:
+        """The nodes of the question at which it is not paused, where it is at others."""
+        chosen = self.nodes.chosen if self.nodes is not None else []
+        return [holder.name for holder in chosen if not holder.stats(self.channel).paused]
+
+    def _about_pause(self, one: TopicStats | ChannelStats, *, is_on_some: bool) -> list[str]:
         now_ms = units.now_ms()
+        if is_on_some:
+            assert self.nodes is not None
+            paused = [holder.name for holder in self.nodes.chosen if holder.stats(self.channel).paused]
+            where = and_list(paused) if len(paused) <= NAMED_MAX else counted(len(paused), "node")
+            return [f"It is paused on {where} already: author and start of that pause stay the same."]
         end = pause_words.left(one.pause, now_ms) or "it has no end"
         return [f"Paused{pause_words.since(one.pause, now_ms)}; {end}.", "Its author and its start stay the same."]
 
-    def _end_field(self, is_paused: bool, pause: Pause | None) -> Field:
+    def _end_field(self, is_paused: bool, pause: Pause | None, *, is_on_some: bool) -> Field:
         chosen = self.request.POST.get("for", _AS_IT_IS if is_paused else _NO_END)
         if self.is_anew and is_paused and chosen == _NO_END:
             chosen = _AS_IT_IS
-        choices = [(_AS_IT_IS, "as it is")] if is_paused else []
+        as_it_is = "as it is, and without an end where it begins now" if is_on_some else "as it is"
+        choices = [(_AS_IT_IS, as_it_is)] if is_paused else []
         choices += [(_NO_END, "when a user presses Resume"), *_ENDS, (_UNTIL, "at the time below")]
         return Field(
             "for",

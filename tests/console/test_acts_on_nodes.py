@@ -241,6 +241,26 @@ def test_buttons_say_on_how_many_nodes_and_which_node_can_not(tmp_path: Path) ->
         ) in words(html)
 
 
+def test_what_is_paused_on_some_nodes_is_paused_on_the_rest_and_the_question_says_so(tmp_path: Path) -> None:
+    with nsqd(3, paused=True) as a, nsqd(4) as b, cluster_console(tmp_path, a, b) as console:
+        console.see_topic("orders", 2)
+        browser = client_of(make_user())
+        html = browser.get("/topics/orders/billing/").content.decode()
+        shown = re.findall(r"<(?:a|span)[^>]*data-when=\"[a-z_]*\"(?![^>]* hidden)[^>]*>([^<]*)<", html)
+        assert {"❚❚ Pause on 2 nodes…", "▶ Resume on 2 nodes…"} <= {*shown}
+        assert "Change end or reason on 2 nodes…" not in shown
+        question = browser.get(PAUSE, headers=DIALOG).content.decode()
+        text = words(question)
+        assert "Pause orders/billing on 2 nodes" in text
+        assert f"It is paused on {a.address} already: author and start of that pause stay the same." in text
+        assert "consumers will get no further messages until it is resumed." in text
+        browser.post(PAUSE, {**fields_of(question), "for": "as it is"}, headers=DIALOG)
+        assert b.channel("orders", "billing")["paused"]
+        # Of one node that has a pause, it is the end or the reason that changes.
+        text = words(browser.get(f"{PAUSE}?node={a.address}", headers=DIALOG).content.decode())
+        assert f"Change the pause of orders/billing on {a.address}" in text
+
+
 def test_no_node_can_do_what_nsqds_can_not(tmp_path: Path) -> None:
     with nsqd(3) as a, cluster_console(tmp_path, a) as console:
         console.see_topic("orders", 1)
