@@ -49,6 +49,16 @@ def has_engine(gateway: Gateway) -> bool:
     return "publish" in gateway.node().capabilities
 
 
+def own_names(gateway: Gateway) -> frozenset[str]:
+    """Of this server as a node: its address, and those by which nsqlookupds or the options name it. Empty without an
+    engine."""
+    if not has_engine(gateway):
+        return frozenset()
+    cluster = get_cluster()
+    embedded = cluster.state.embedded if cluster is not None else ()
+    return frozenset({gateway.node().name, *(member.named.bare for member in embedded)})
+
+
 def acting_nodes(gateway: Gateway) -> dict[str, ActingNode]:
     """Every node that acts may go to, by its name; this server first, by each name that it has."""
     cluster = get_cluster()
@@ -57,7 +67,7 @@ def acting_nodes(gateway: Gateway) -> dict[str, ActingNode]:
     if has_engine(gateway):
         own = EmbeddedNode(gateway)
         found[own.name] = own
-        found.update({member.named.bare: own for member in (state.embedded if state is not None else ())})
+        found.update(dict.fromkeys(own_names(gateway), own))
     if cluster is not None and state is not None and state.called:
         from admin_console.gateway.node_gateway import NodeGateway
 

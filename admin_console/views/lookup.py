@@ -1,6 +1,6 @@
 """Lookup: the nsqlookupds with their state, this server's registrations, and the topics that they list."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from django.http import HttpResponse
@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import get_cluster
 from admin_console.cluster.lookupds.lookupd_answers import ListedProducer, ListedTopic, LookupdReport, topics_listed
+from admin_console.gateway.acting_nodes import own_names
 from admin_console.gateway.gateway import LookupdStats, get_gateway, why_no_engine
 from admin_console.gateway.sentences import and_list
 from admin_console.permissions.allowed import CheckedRequest
@@ -53,10 +54,12 @@ class LookupdLine:
 
 @dataclass(frozen=True, slots=True)
 class ProducerChip:
-    """A server as producer of a topic. note: the reason why consumers do not find it, "" if they do. tombstone_url: ""
-    for one that is hidden already."""
+    """A server as producer of a topic. url: of its page, "" without one. note: the reason why consumers do not find it,
+    "" if they do. tombstone_url: "" for one that is hidden already."""
 
     node: str
+    url: str
+    is_this_server: bool
     note: str
     pinged: str
     tombstone_url: str
@@ -99,13 +102,15 @@ def lookup_page(request: CheckedRequest) -> HttpResponse:
     found = [one for one in listed if query in one.topic]
     answering = [one.address for one in answered if not one.error]
     lonely = [line for one in found for line in _lonely(one)]
+    own, cluster = own_names(gateway), get_cluster()
+    pages = {node.name for node in cluster.state.nodes} | own if cluster is not None else own
     context = {
         "lines": [_registration(one) for one in lookupds],
         "lookupds": [
             _lookupd(address, source, report)
             for (address, source), report in zip(sources.items(), reports, strict=True)
         ],
-        "topics": [_topic(one, answering) for one in found[:TOPICS_SHOWN_MAX]],
+        "topics": [_topic(one, answering, own, pages) for one in found[:TOPICS_SHOWN_MAX]],
         "topic_count": units.plural(len(listed), "topic"),
         "further": max(0, len(found) - TOPICS_SHOWN_MAX),
         "lonely": lonely[:LONELY_SHOWN_MAX],
@@ -186,24 +191,29 @@ def _lookupd(address: HttpAddress, source: str, report: LookupdReport | None) ->
     )
 
 
-def _topic(one: ListedTopic, answering: Sequence[HttpAddress]) -> TopicLine:
+def _topic(
+    one: ListedTopic, answering: Sequence[HttpAddress], own: Collection[str], pages: Collection[str]
+) -> TopicLine:
+    """own: the names of this server; pages: those of nodes with a page."""
     missing = [str(address) for address in answering if address not in one.at]
     return TopicLine(
         one.topic,
         ", ".join(one.channels) or "–",
-        [_producer(one.topic, producer) for producer in one.producers],
+        [_producer(one.topic, producer, own, pages) for producer in one.producers],
         f"{len(one.at)} of {len(set(one.at) | set(answering))}",
         f"Not listed at {and_list(missing)}." if missing else "",
     )
 
 
-def _producer(topic: str, one: ListedProducer) -> ProducerChip:
+def _producer(topic: str, one: ListedProducer, own: Collection[str], pages: Collection[str]) -> ProducerChip:
     hidden, count = len(one.tombstoned_at), len(one.at)
     note = "inactive" if one.is_silent else ""
     if hidden:
         note = "tombstoned" if hidden == count else f"tombstoned at {hidden} of {count}"
     pinged = f"last ping {_ago(one.pinged_at_ms)} ago" if one.pinged_at_ms else ""
-    return ProducerChip(one.node, note, pinged, _url("tombstone_producer", topic, one.node) if one.visible_at else "")
+    url = _url("node", one.node) if one.node in pages else ""
+    tombstone_url = _url("tombstone_producer", topic, one.node) if one.visible_at else ""
+    return ProducerChip(one.node, url, one.node in own, note, pinged, tombstone_url)
 
 
 def _lonely(one: ListedTopic) -> Iterable[LonelyLine]:

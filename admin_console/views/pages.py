@@ -8,10 +8,12 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
+from django.urls import reverse
 
 from admin_console.cluster.cluster import get_cluster
 from admin_console.cluster.merging.merged import ClusterSnapshot
 from admin_console.cluster.reading.nodes import ClusterState
+from admin_console.gateway.acting_nodes import own_names
 from admin_console.gateway.cluster_view import ClusterView, cluster_view
 from admin_console.gateway.gateway import (
     EngineSnapshot,
@@ -85,6 +87,9 @@ def counter(request: CheckedRequest) -> HttpResponse:
 
 
 def node(request: CheckedRequest, node: str) -> HttpResponse:
+    own = get_gateway().node().name
+    if node != own and node in own_names(get_gateway()):
+        return HttpResponseRedirect(reverse("node", args=(own,)))
     return _page(request, Request("node", _role(request), node=node))
 
 

@@ -80,11 +80,11 @@ def test_it_shows_the_registrations_and_what_each_nsqlookupd_knows(engine: Engin
     assert re.search("(none yet|[0-9.]+ s ago) 1 1 –", text)
     node = f"127.0.0.1:{engine.http_address[1]}"
     assert re.search(f"{lookup.http_address} – this server registers at {lookup.tcp_address} 1 2 [0-9.]+ m?s", text)
-    assert f"orders {node} Tombstone… billing" in text
+    assert f"orders {node} this server Tombstone… billing" in text
     assert "returns none –" in text
     assert f"returns topic {lookup.http_address} – Unregister… returns/c channel {lookup.http_address}" in text
     lookup.post(f"/topic/tombstone?topic=orders&node={node}")
-    wait_for("the tombstone", lambda: f"{node} (tombstoned)" in text_of(client))
+    wait_for("the tombstone", lambda: f"{node} this server (tombstoned)" in text_of(client))
 
 
 def test_topics_are_filtered_by_name(engine: EngineRunner, lookup: RunningLookup) -> None:
@@ -169,7 +169,7 @@ def test_a_producer_is_tombstoned_after_a_question_and_audited(engine: EngineRun
     answer = client.post(url, {"reason": "it is slow"}, follow=True)
     assert f"Tombstoned {node} as a producer of orders at 1 nsqlookupd." in answer.content.decode()
     assert lookup.get("/lookup?topic=orders")["producers"] == []
-    assert f"{node} (tombstoned)" in text_of(client)
+    assert f"{node} this server (tombstoned)" in text_of(client)
     assert url not in client.get("/lookup/").content.decode()
     # It is not named as a producer any more: nothing is left to be done.
     assert client.post(url).status_code == 404

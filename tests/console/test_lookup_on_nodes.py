@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from admin_console.audit.models import AuditRow
 from admin_console.cluster.calls.addresses import HttpAddress
@@ -164,3 +165,29 @@ def test_this_servers_topic_is_deleted_with_its_tombstone(tmp_path: Path) -> Non
         answer = words(admin.post(url, {"typed_name": "orders", "expected": "0"}, follow=True).content.decode())
         assert f"On {console.own}: Deleted orders" in answer
         assert console.engine.calls.stats(include_clients=False).result(10).topics == ()
+
+
+def test_servers_lead_to_their_pages_and_this_one_is_found_by_each_of_its_names(tmp_path: Path) -> None:
+    with (
+        FakeNsqd.of(topic("orders")) as a,
+        FakeLookupd() as lookup,
+        cluster_console(tmp_path, a, lookupds=(lookup,)) as console,
+    ):
+        port = int(console.own.rpartition(":")[2])
+        listed = f"localhost:{port}"  # as its --broadcast-address says
+        lookup.list_topic("orders")
+        named = producer(port, address="localhost", topics=("orders",))
+        other = producer(int(a.address.rpartition(":")[2]), topics=("orders",))
+        lookup.answers["/nodes"] = {"producers": [named, other]}
+        wait_for("its other name", lambda: [one.named.bare for one in console.cluster.state.embedded] == [listed])
+        browser = client_of(make_user(role=Role.VIEWER))
+        html = browser.get("/lookup/").content.decode()
+        for name, words_of in ((listed, f"{listed} this server"), (a.address, a.address)):
+            assert words_of in words(html)
+            path = reverse("node", args=(name,))
+            assert f'href="{path}"' in html
+            page = browser.get(path, follow=True)
+            assert page.status_code == 200
+            assert "There is no node" not in page.content.decode()
+        assert page.redirect_chain == []
+        assert browser.get(reverse("node", args=(listed,))).headers["Location"] == reverse("node", args=(console.own,))

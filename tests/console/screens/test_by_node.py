@@ -269,7 +269,11 @@ def test_a_pause_at_some_nodes_says_at_how_many() -> None:
     # It can be paused at the rest; the end of a pause is changed where all nodes have one.
     for found, is_on_some in ((live, True), (everywhere, False)):
         flags = screen_of("channel", found).flags
-        assert (flags["paused"], flags["paused_on_some"], flags["paused_everywhere"]) == (True, is_on_some, not is_on_some)
+        assert (flags["paused"], flags["paused_on_some"], flags["paused_everywhere"]) == (
+            True,
+            is_on_some,
+            not is_on_some,
+        )
         assert not flags["running"]
 
 
