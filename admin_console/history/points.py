@@ -8,8 +8,6 @@ it, and rate × time is again the count. A bucket without any record is unknown:
 Recorded windows and live seconds weigh by the seconds they cover, so a bucket may have some of both.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 import numpy.typing as npt
 
@@ -117,15 +115,27 @@ def of_all_nodes(windows: Rows) -> Rows:
     return made
 
 
-def partial(points: Points, windows: Rows, nodes: Mapping[str, tuple[int, int]]) -> Flags:
-    """Which points lack a window of a node that was recorded both before and after. windows: of `nodes`, each with the
-    starts of its first and its last."""
-    times, counts = np.unique(np.asarray(windows["t"], np.int64), return_counts=True)
-    expected = np.zeros(len(times))
-    for first_s, last_s in nodes.values():
-        expected += (first_s <= times) & (times <= last_s)
+def numbered(names: Column) -> tuple[tuple[str, ...], Slots]:
+    """The different names of a column, in order, and for each row the number of its name among them."""
+    column = names.tolist()
+    found = sorted(set(column))
+    numbers = {name: number for number, name in enumerate(found)}
+    return tuple(found), np.fromiter(map(numbers.__getitem__, column), np.int64, len(column))
+
+
+def partial(points: Points, seconds: Column, nodes: Slots) -> Flags:
+    """Which points lack a window of a node that has some before and after. seconds, nodes: the start of each window,
+    and the number of its node, from 0 without a gap."""
     made = np.zeros(points.count, dtype=bool)
-    made[points.slots(times[counts < expected])] = True
+    if len(seconds):
+        times, places, counts = np.unique(np.asarray(seconds, np.int64), return_inverse=True, return_counts=True)
+        node_count = int(nodes.max()) + 1
+        first, last = np.full(node_count, len(times)), np.zeros(node_count, np.int64)
+        np.minimum.at(first, nodes, places)
+        np.maximum.at(last, nodes, places)
+        begun = np.bincount(first, minlength=len(times))
+        ended = np.bincount(last + 1, minlength=len(times) + 1)[:-1]
+        made[points.slots(times[counts < np.cumsum(begun - ended)])] = True
     return made
 
 
@@ -143,9 +153,9 @@ def percentiles(points: Points, counts: Rows) -> dict[str, Floats]:
     made = {}
     for name, percent in PERCENTILES:
         ranks = before[:-1][has_any] + (totals[has_any] * percent + 99) // 100
-        buckets = keys[np.searchsorted(upto, ranks)] % BUCKET_COUNT
+        buckets, of_points = np.unique(keys[np.searchsorted(upto, ranks)] % BUCKET_COUNT, return_inverse=True)
         values = np.full(points.count, np.nan)
-        values[has_any] = [value_ms_of(int(bucket)) for bucket in buckets]
+        values[has_any] = np.array([value_ms_of(int(bucket)) for bucket in buckets])[of_points]
         made[name] = values
     return made
 

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from admin_console.gateway.history import HistorySource
-from admin_console.history.points import Flags, LinePoints, Points, floats, of_all_nodes, partial, percentiles
+from admin_console.history.points import (
+    Flags,
+    LinePoints,
+    Points,
+    Slots,
+    floats,
+    numbered,
+    of_all_nodes,
+    partial,
+    percentiles,
+)
 from admin_console.history.ranges import HOUR_S, POINTS_MAX, Range
 from admin_console.history.store import Floats, Part, Rows, store_of
 from admin_console.hub.hub import GAUGES, TOTAL, Key, LiveState
@@ -173,12 +183,12 @@ class _Reading:
         rate = "finished" if self._main[1] else "messages"
         of_main = [line.ring for plan in plans for line in plan.lines if line.key == self._main]
         rows = self._windows(self._main, [*of_main, "waiting", rate], "node")
-        nodes = _nodes_in(rows)
+        nodes, numbers = numbered(rows.pop("node"))
         if self._nodes:
             page = tuple(self._shown.get(name, name) for name in self._nodes)
             plans = [replace(plan, lines=tuple(replace(one, nodes=page) for one in plan.lines)) for plan in plans]
         elif self._main != TOTAL:
-            sizes = _sizes(rows, nodes, rate)
+            sizes = _sizes(rows, nodes, numbers, rate)
             by_page = {self._shown.get(name, name): size for name, size in sizes.items()}
             plans = [*graphs.plans_of_nodes(graphs.series_by_size([*by_page], by_page), *self._main), *plans]
         lines = [line for plan in plans for line in plan.lines]
@@ -189,10 +199,10 @@ class _Reading:
             of_key = rows if key == self._main else self._windows(key, [line.ring for line in own])
             found += len(of_key["t"])
             for one in dict.fromkeys(line.nodes for line in own):
-                windows = of_all_nodes(self._of(of_key, one))
-                for line in own:
-                    if line.nodes == one:
-                        _add_windows(gathered[line.column], windows, line.ring)
+                of_one = [line for line in own if line.nodes == one]
+                windows = of_all_nodes(self._of(of_key, nodes, numbers, of_one))
+                for line in of_one:
+                    _add_windows(gathered[line.column], windows, line.ring)
             for line in own:
                 self._add_live(gathered[line.column], line)
         columns = {name: line.values for name, line in gathered.items()}
@@ -223,23 +233,24 @@ class _Reading:
             recorded_until=tiers.recorded_until,
             notice=_notice(tiers, found, columns),
             nodes=nodes,
-            partial=[*_spans(self._points, self._partial(nodes)), *self._live_silences()],
+            partial=[*_spans(self._points, self._partial(rows, nodes, numbers)), *self._live_silences()],
         )
 
     def _windows(self, key: Key, rings: Sequence[str], *more: str) -> Rows:
         """A row a window and node; of the chosen node, where there is one. more: further columns."""
-        names = ["samples", "paused_samples", *more]
-        for name in dict.fromkeys(rings):
-            names += [f"{name}_avg", f"{name}_min", f"{name}_max"] if name in GAUGES else [name]
+        names = ["samples", "paused_samples", *more, *_columns_of(rings)]
         found = self._store.windows(*key, names, self._tiers.parts, self._nodes)
         return {name: np.empty(0) for name in ("t", "window_s", *names)} if found is None else found
 
-    def _of(self, rows: Rows, nodes: Sequence[str]) -> Rows:
-        """The windows of nodes, as pages name them; all for none."""
+    def _of(self, rows: Rows, names: Sequence[str], numbers: Slots, lines: Sequence[graphs.Line]) -> Rows:
+        """The windows for lines of the same nodes, as pages name them; of all for none. names, numbers: of the nodes in
+        `rows`."""
+        nodes = lines[0].nodes
         if not nodes or self._nodes:
             return rows
-        is_theirs = np.isin(rows["node"].astype(str), [self._stored.get(name, name) for name in nodes])
-        return {name: column[is_theirs] for name, column in rows.items()}
+        is_theirs = np.isin(numbers, [names.index(self._stored.get(one, one)) for one in nodes])
+        needed = ("t", "window_s", "samples", *_columns_of([line.ring for line in lines]))
+        return {name: rows[name][is_theirs] for name in needed}
 
     def _add_live(self, gathered: LinePoints, line: graphs.Line) -> None:
         seconds = _live_seconds(self._live, line, self._tiers.live_from_s, self._span.end_s)
@@ -261,14 +272,17 @@ class _Reading:
             paused += points.sums(points.slots(seconds[0] + np.arange(len(seconds[1]))), np.nan_to_num(seconds[1]))
         return _spans(points, paused > 0)
 
-    def _partial(self, nodes: Sequence[str]) -> Flags:
+    def _partial(self, rows: Rows, nodes: Sequence[str], numbers: Slots) -> Flags:
         """Where one of `nodes` is missing between others of its windows. A node without the topic still has its
-        totals."""
-        if len(nodes) > 1:
-            windows = self._store.windows(*TOTAL, ["samples"], self._tiers.parts, nodes)
-            if windows is not None:
-                return partial(self._points, windows, self._store.nodes(*TOTAL, self._tiers.parts, nodes))
-        return np.zeros(self._points.count, dtype=bool)
+        totals. numbers: of the nodes of `rows`."""
+        if len(nodes) < 2:
+            return np.zeros(self._points.count, dtype=bool)
+        if self._main == TOTAL:
+            return partial(self._points, rows["t"], numbers)
+        totals = self._store.windows(*TOTAL, ["node"], self._tiers.parts, nodes)
+        if totals is None:
+            return np.zeros(self._points.count, dtype=bool)
+        return partial(self._points, totals["t"], numbered(totals["node"])[1])
 
     def _live_silences(self) -> list[tuple[int, int]]:
         """From and to, of the live seconds that lack a node's part."""
@@ -284,20 +298,23 @@ def _own_name(live: LiveState | None) -> str:
     return next((place.node for of_topic in places for place in of_topic if place.is_embedded), "")
 
 
-def _nodes_in(rows: Rows) -> tuple[str, ...]:
-    return tuple(sorted(set(rows["node"].tolist())))
+def _columns_of(rings: Sequence[str]) -> list[str]:
+    """The columns of windows that have these gauges and counters."""
+    names: list[str] = []
+    for ring in dict.fromkeys(rings):
+        names += [f"{ring}_avg", f"{ring}_min", f"{ring}_max"] if ring in GAUGES else [ring]
+    return names
 
 
-def _sizes(rows: Rows, nodes: Sequence[str], rate: str) -> dict[str, float]:
-    """The most that waited at each node in a window, and the messages that came or were finished: the
-    larger, the more of it is to
-    be seen."""
-    waiting, counted = floats(rows["waiting_max"]), floats(rows[rate])
-    sizes = {}
-    for node in nodes if len(nodes) > 1 else ():
-        is_its = rows["node"] == node
-        sizes[node] = float(np.nanmax(np.append(waiting[is_its], 0.0)) + np.nansum(counted[is_its]))
-    return sizes
+def _sizes(rows: Rows, nodes: Sequence[str], numbers: Slots, rate: str) -> dict[str, float]:
+    """The most that waited at each node in a window, and the messages that came or were finished: the larger, the more
+    of it is to be seen. numbers: of the nodes of `rows`."""
+    if len(nodes) < 2:
+        return {}
+    sizes = np.zeros(len(nodes))
+    np.fmax.at(sizes, numbers, floats(rows["waiting_max"]))
+    sizes += np.bincount(numbers, weights=np.nan_to_num(floats(rows[rate])), minlength=len(nodes))
+    return dict(zip(nodes, sizes.tolist(), strict=True))
 
 
 def _add_windows(gathered: LinePoints, windows: Rows, ring: str) -> None:

@@ -1,10 +1,11 @@
 """Reading the history: thirty days of five hundred channels as the pipeline leaves them, one channel's graphs of them.
 
-    python -m tests.benchmarks.history [--days 30] [--channels 500] [--rounds 21] [--directory DIR]
+    python -m tests.benchmarks.history [--days 30] [--channels 500] [--nodes 1] [--rounds 21] [--directory DIR]
 
 Makes the files first (some minutes and half a gigabyte for the whole size; those of an earlier run in DIR are kept),
 then measures, on one JSON line: `query` in this process, from the question to columns, each round for another channel,
 and `api` and `page` on a real server of its own, whose figures are of requests one after another. Milliseconds.
+With several nodes every node has every channel: a million rows a day are 12 nodes of 50 channels.
 """
 
 import argparse
@@ -21,11 +22,12 @@ import duckdb
 
 from admin_console.gateway.history import LakeHistory
 from admin_console.history.ranges import Range, range_of
-from admin_console.history.series import channel_history, overview_history
+from admin_console.history.series import channel_history, overview_history, topic_history
 from admin_console.history.store import Part, store_of
 from queue_engine.lake.history.day_files import ROW_GROUP_ROWS
 from queue_engine.lake.history.files import HistoryFiles
 from queue_engine.lake.history.levels import WINDOW_S, date_of
+from queue_engine.lake.history.merging import MERGED_GROUP_ROWS, MERGED_S
 from queue_engine.lake.history.schema import COUNTERS, GAUGES, HISTORY_ROWS
 from queue_engine.lake.tables.parquet_files import DataFile, existing_data_file
 from queue_engine.lake.tables.storage import TableStorage
@@ -34,6 +36,7 @@ from tests.support.pages.console_client import ConsoleClient
 from tests.support.processes.server import ServerProcess
 
 DAY_S, HOUR_S = 86_400, 3_600
+STREAM_S = 120  # of a file that the stream writes
 CHANNELS_A_TOPIC = 9
 LATENCY_BUCKETS = 12
 COLUMNS = (
@@ -47,19 +50,21 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--channels", type=int, default=500)
+    parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--directory", type=Path)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as own:
         directory = asked.directory or Path(own)
-        end_s = make_lake(directory, days=asked.days, channels=asked.channels)
+        end_s = make_lake(directory, days=asked.days, channels=asked.channels, nodes=asked.nodes)
         measured = {"query": measure_queries(directory, end_s, asked.channels, asked.rounds)}
         measured |= measure_server(directory, asked.rounds)
     print(json.dumps(measured, indent=2))
 
 
-def make_lake(data_path: Path, *, days: int, channels: int) -> int:
-    """Tables of closed days in files of a day, and of today hours' files and minutes' ones, up to three minutes ago.
+def make_lake(data_path: Path, *, days: int, channels: int, nodes: int = 1) -> int:
+    """Tables of closed days in files of a day, and of today the merged files and the stream's, up to three minutes ago.
+    Of `nodes` nodes, each with all channels.
 
     Returns where it ends, Unix seconds. Every fourth channel has latencies, in twelve buckets a minute.
     """
@@ -67,12 +72,15 @@ def make_lake(data_path: Path, *, days: int, channels: int) -> int:
     now_s = int(time.time())
     today_s = now_s // DAY_S * DAY_S
     end_s = now_s // 60 * 60 - 120
-    hour_s = end_s // HOUR_S * HOUR_S
     days_s = range(today_s - days * DAY_S, today_s, DAY_S)
     spans = [("minutes", day_s, day_s + DAY_S, 60) for day_s in days_s]
     spans += [("hours", day_s, day_s + DAY_S, HOUR_S) for day_s in days_s]
-    spans += [("minutes", at, at + HOUR_S, 60) for at in range(today_s, hour_s, HOUR_S)]
-    spans += [("minutes", at, at + 60, 60) for at in range(max(hour_s, today_s), end_s, 60)]
+    until_s = today_s
+    for window_s in (*reversed(MERGED_S), STREAM_S, 60):
+        # A larger window is merged when it is over.
+        closed_s = end_s // window_s * window_s
+        spans += [("minutes", at, at + window_s, 60) for at in range(until_s, closed_s, window_s)]
+        until_s = max(until_s, closed_s)
     names = 1 + channels + -(-channels // CHANNELS_A_TOPIC)
     files: dict[str, list[DataFile]] = {level: [] for level in WINDOW_S}
     storage = TableStorage(str(lake.directory))
@@ -83,11 +91,12 @@ def make_lake(data_path: Path, *, days: int, channels: int) -> int:
             path = lake.directory / level / name
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                rows = _rows(first_s, step_s, (last_s - first_s) // step_s, names)
+                rows = _rows(first_s, step_s, (last_s - first_s) // step_s, names, nodes)
+                group_rows = ROW_GROUP_ROWS if last_s - first_s == DAY_S else MERGED_GROUP_ROWS
                 # Written aside: an interrupted run leaves no half file to be kept.
                 made = path.with_suffix(".tmp")
                 connection.execute(
-                    f"COPY ({rows}) TO '{made}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
+                    f"COPY ({rows}) TO '{made}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {group_rows})"
                 )
                 made.rename(path)
             files[level].append(existing_data_file(storage, level, name, HISTORY_ROWS, partition))
@@ -98,12 +107,12 @@ def make_lake(data_path: Path, *, days: int, channels: int) -> int:
     return end_s
 
 
-def _rows(first_s: int, step_s: int, windows: int, names: int) -> str:
-    """SQL: rows sorted by topic, channel and t. Name 0 is the totals; of ten names the first is the topic itself."""
+def _rows(first_s: int, step_s: int, windows: int, names: int, nodes: int) -> str:
+    """SQL: rows in their `ORDER`. Name 0 is the totals; of ten names the first is the topic itself."""
     columns = []
     for number, gauge in enumerate(GAUGES):
         # Values that stay for some minutes, as most gauges do, and are of their own for every channel.
-        value = f"((hash(k, m // 7, {number}) % 1000) * (k % 7))::DOUBLE"
+        value = f"((hash(k, n, m // 7, {number}) % 1000) * (k % 7))::DOUBLE"
         columns += [
             f"{value} AS {gauge}_min",
             f"{value} + k % 5 AS {gauge}_max",
@@ -111,17 +120,21 @@ def _rows(first_s: int, step_s: int, windows: int, names: int) -> str:
             f"{value} + 1 AS {gauge}_last",
         ]
     columns += [
-        f"((hash(k, m, {number + 50}) % 600) * (k % 3))::BIGINT AS {counter}" for number, counter in enumerate(COUNTERS)
+        f"((hash(k, n, m, {number + 50}) % 600) * (k % 3))::BIGINT AS {counter}"
+        for number, counter in enumerate(COUNTERS)
     ]
-    buckets = f"""[{{'b': (40 + i * 3 + m % 3)::INTEGER, 'n': (1 + hash(k, m, i) % 50)::BIGINT}}
+    buckets = f"""[{{'b': (40 + i * 3 + m % 3)::INTEGER, 'n': (1 + hash(k, n, m, i) % 50)::BIGINT}}
                    for i in range({LATENCY_BUCKETS})]"""
+    node = "'here'" if nodes == 1 else "'nsq-' || lpad(n::VARCHAR, 2, '0') || ':4151'"
+    of_name = windows * nodes
     return f"""
-        SELECT ({first_s} + m * {step_s})::BIGINT AS t, 'here' AS node,
+        SELECT ({first_s} + m * {step_s})::BIGINT AS t, {node} AS node,
                CASE WHEN k = 0 THEN '' ELSE 'topic-' || lpad(((k - 1) // 10)::VARCHAR, 3, '0') END AS topic,
                CASE WHEN k = 0 OR (k - 1) % 10 = 0 THEN '' ELSE 'channel-' || ((k - 1) % 10) END AS channel,
                6::INTEGER AS samples, {", ".join(columns)}, 0::INTEGER AS paused_samples,
                CASE WHEN k % 4 = 1 THEN {buckets} ELSE [] END AS latency
-        FROM (SELECT range // {windows} AS k, range % {windows} AS m FROM range({names * windows}))"""
+        FROM (SELECT range // {of_name} AS k, range % {of_name} // {nodes} AS m, range % {nodes} AS n
+              FROM range({names * of_name}))"""
 
 
 def channel_of(rng: random.Random, channels: int) -> tuple[str, str]:
@@ -160,7 +173,10 @@ def measure_queries(
     }
     for preset in ("1h", "6h", "24h", "7d", "30d"):
         works[f"channel_{preset}"] = page(range_of({"range": preset}, end_s + 120))
-    for preset in ("24h", "30d"):
+    works["topic_24h"] = lambda: topic_history(
+        source, None, channel_of(rng, channels)[0], range_of({"range": "24h"}, end_s + 120)
+    )
+    for preset in ("24h", "7d", "30d"):
         works[f"overview_{preset}"] = overview(range_of({"range": preset}, end_s + 120))
     try:
         return {name: _timed(rounds, work) for name, work in works.items() if names is None or name in names}
@@ -181,6 +197,7 @@ def measure_server(
         measured = {}
         for name, path in (
             ("api_channel_24h", f"/api/history/{topic}/{channel}/?range=24h"),
+            ("api_channel_7d", f"/api/history/{topic}/{channel}/?range=7d"),
             ("api_channel_30d", f"/api/history/{topic}/{channel}/?range=30d"),
             ("api_overview_24h", "/api/history/?range=24h"),
             ("page_channel_24h", f"/topics/{topic}/{channel}/?range=24h"),

@@ -18,7 +18,7 @@ from django.test import Client
 
 from admin_console.gateway.gateway import get_gateway
 from admin_console.gateway.history import HistoryUnreadableError, LakeHistory, value_ms_of
-from admin_console.history.points import floats, of_all_nodes
+from admin_console.history.points import floats, numbered, of_all_nodes
 from admin_console.history.ranges import DAY_S, HOUR_S, Range, RangeError, range_of, worded
 from admin_console.history.series import History, channel_history, overview_history, topic_history
 from admin_console.history.store import HistoryStore, Part, store_of
@@ -365,13 +365,14 @@ def test_a_cluster_has_the_windows_of_its_own_nodes_also_where_another_has_their
             source = LakeHistory(str(tmp_path / "pipeline"))
             history, one = shown(source, "1h"), shown(source, of_node("nsq-a:4151"))
             store = store_of(source)
-            latencies = store.latencies(*ORDERS, parts)
+            latencies, totals = store.latencies(*ORDERS, parts), store.windows("", "", ["node"], parts)
             assert latencies is not None
+            assert totals is not None
             found[cluster] = (
                 history.nodes,
                 float(np.nansum(history.columns["depth"])),
                 float(np.nansum(one.columns["depth"])),
-                [*store.nodes("", "", parts)],
+                [*numbered(totals["node"])[0]],
                 store.deepest(5, parts),
                 store.deepest(5, parts, "nsq-a:4151"),
                 int(sum(latencies["n"])),
