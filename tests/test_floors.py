@@ -166,7 +166,8 @@ CONSOLE_MAY_IMPORT = {
     ),
     "message_views": "vocabulary gateway audit answers messages permissions views",
     "nsqadmin": (
-        "vocabulary accounts cluster.calls cluster.reading cluster.lookupds cluster gateway audit hub permissions"
+        "vocabulary accounts cluster.calls cluster.reading cluster.lookupds cluster gateway audit answers hub "
+        "permissions"
     ),
     "console": (
         "vocabulary accounts cluster.calls cluster.merging audit permissions security live views message_views nsqadmin"

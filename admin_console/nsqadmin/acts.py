@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any, cast
 
-import orjson
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 
@@ -15,14 +14,16 @@ from admin_console.gateway.acting_nodes import ActingNode, acting_nodes
 from admin_console.gateway.fan_out import NodeResult, by_node, delete_in_order, fan_out, fault_of, summary
 from admin_console.gateway.gateway import DONE, FAILED, ActOrder, ActResult, Asker, is_valid_name
 from admin_console.hub.hub import get_hub
-from admin_console.nsqadmin.answers import answer, complaint, not_found_upstream, upstream
+from admin_console.nsqadmin.answers import complaint, not_found_upstream, refused_upstream, upstream, warned
 from admin_console.nsqadmin.callers import may_act
-from admin_console.nsqadmin.cluster_now import ClusterNow, Found
+from admin_console.nsqadmin.cluster_now import ClusterNow
+from admin_console.nsqadmin.go_json import GoJsonError, texts_in
+from admin_console.nsqadmin.unknown import unknown_topic
 from admin_console.permissions.allowed import may_use
 
 logger = logging.getLogger(__name__)
 
-BODY_BYTES_MAX = 1 << 20
+BODY_BYTES_MAX = 16 << 10
 _ACTIONS = {"pause": "pause", "unpause": "unpause", "empty": "empty"}
 
 
@@ -37,8 +38,7 @@ class _RefusedError(Exception):
 def create(request: HttpRequest) -> HttpResponse:
     """POST /api/topics: a topic, or a channel of it, at the nsqlookupds and on nodes."""
     try:
-        fields = _body(request)
-        topic, channel = _text(fields, "topic"), _text(fields, "channel")
+        topic, channel = _body(request, "topic", "channel")
         if not is_valid_name(topic):
             return complaint("INVALID_TOPIC", status=400)
         if channel and not is_valid_name(channel):
@@ -56,11 +56,12 @@ def act_on(request: HttpRequest, topic: str, channel: str = "") -> HttpResponse:
     """POST /api/topics/TOPIC[/CHANNEL]: pause, unpause, empty."""
     scope = "channel" if channel else "topic"
     try:
-        word = _text(_body(request), "action")
+        (word,) = _body(request, "action")
         if word not in _ACTIONS:
             return complaint("INVALID_ACTION", status=400)
         action = f"{word}_{scope}"
         _check(request, action, topic, channel)
+        _check_names(topic, channel)
     except _RefusedError as exc:
         return exc.response
     act = _Act(request, ClusterNow(), action, topic, channel)
@@ -72,6 +73,7 @@ def delete(request: HttpRequest, topic: str, channel: str = "") -> HttpResponse:
     action = "delete_channel" if channel else "delete_topic"
     try:
         _check(request, action, topic, channel)
+        _check_names(topic, channel)
     except _RefusedError as exc:
         return exc.response
     act = _Act(request, ClusterNow(), action, topic, channel)
@@ -81,7 +83,7 @@ def delete(request: HttpRequest, topic: str, channel: str = "") -> HttpResponse:
 def tombstone(request: HttpRequest, node: str) -> HttpResponse:
     """DELETE /api/nodes/NODE: hide the node for a topic, and delete the topic there."""
     try:
-        topic = _text(_body(request, code="INVALID_BODY"), "topic")
+        (topic,) = _body(request, "topic", code="INVALID_BODY")
         if not is_valid_name(topic):
             return complaint("INVALID_TOPIC", status=400)
         _check(request, "tombstone_producer", topic, "")
@@ -105,6 +107,8 @@ class _Act:
         self._channel = channel
         self._detail = detail
         self._failures: list[str] = []  # of nodes and nsqlookupds that took no part
+        self._lacking = 0  # nodes that have the topic, and not the channel
+        self._lookupd_errors: list[str] = []
 
     def do(self, work: Any) -> HttpResponse:
         intent = intent_of(self._request, self._action, topic=self._topic, channel=self._channel, detail=self._detail)
@@ -135,21 +139,16 @@ class _Act:
     def _answer(self, results: Sequence[NodeResult]) -> HttpResponse:
         failures = [
             *self._failures,
-            *(f"{one.node}: {one.result.message}" for one in results if one.result.verdict != DONE),
+            *(_sentence_of(one) for one in results if one.result.verdict != DONE),
         ]
+        lacking = [not_found_upstream("CHANNEL_NOT_FOUND")] * self._lacking
         if any(one.result.verdict == DONE for one in results):
-            return answer({"message": f"WARNING: {'; '.join(failures)}" if failures else ""})
+            return warned({}, [*self._lookupd_errors, *failures, *lacking])
         if results or failures or not self._now.has_lookupds:
-            return upstream(f"failed to query any nsqd: {'; '.join(failures)}")
-        return self._without_holder()
-
-    def _without_holder(self) -> HttpResponse:
-        """Every node has answered, and none has it."""
-        having = self._now.figures(topic=self._topic).having(self._topic).answers
-        if not having and not self._now.lists(self._topic):
-            return upstream(f"failed to query any nsqlookupd: {not_found_upstream('TOPIC_NOT_FOUND')}")
-        missing = "\n".join(not_found_upstream("CHANNEL_NOT_FOUND") for _ in having)
-        return answer({"message": f"WARNING: {missing}" if missing else ""})
+            return upstream("nsqd", failures)
+        if self._lacking or self._now.lists(self._topic):
+            return warned({}, lacking)
+        return unknown_topic(self._now)
 
     def _order(self, action: str = "") -> ActOrder:
         user = cast(User, self._request.user)
@@ -157,20 +156,14 @@ class _Act:
 
     def _holders(self) -> list[ActingNode]:
         """The nodes that have it at this moment."""
-        # Of one channel alone nodes without it answer nothing.
-        channel = self._channel if self._action != "create_channel" else ""
-        found = self._now.figures(topic=self._topic, channel=channel)
+        found = self._now.figures(topic=self._topic)
         self._failures += found.failures
-        return self._acting(one.name for one in self._having(found).answers)
-
-    def _having(self, found: Found) -> Found:
-        having = found.having(self._topic)
-        if not self._channel or self._action == "create_channel":
-            return having
-        having_channel = [
-            one for one in having.answers if one.topics and self._channel in one.topics[self._topic].channels
-        ]
-        return Found(tuple(having_channel), having.failures)
+        having = found.having(self._topic).answers
+        if self._channel and self._action != "create_channel":
+            holders = [one for one in having if one.topics and self._channel in one.topics[self._topic].channels]
+            self._lacking = len(having) - len(holders)
+            having = tuple(holders)
+        return self._acting(one.name for one in having)
 
     def _acting(self, names: Any) -> list[ActingNode]:
         acting = acting_nodes(self._now.gateway)
@@ -178,6 +171,7 @@ class _Act:
 
     def on_holders(self) -> list[NodeResult]:
         order = self._order()
+        self._lookupd_errors = self._now.lookupd_errors
         return fan_out([(node, order) for node in self._holders()])
 
     def delete(self) -> list[NodeResult]:
@@ -207,9 +201,13 @@ class _Act:
 
     def tombstone(self, node: str) -> list[NodeResult]:
         at = [one.address for one in self._now.lookupds if any(each.address.bare == node for each in one.nodes)]
+        acting = self._acting([node])
+        if not at and not acting:
+            self._failures.append(f"{node} is no node of this cluster")
+            return []
         results = self._at_lookupds("/topic/tombstone", node=node, at=at)
         order = self._order("delete_topic")
-        return [*results, *fan_out([(one, order) for one in self._acting([node])])]
+        return [*results, *fan_out([(one, order) for one in acting])]
 
     def _at_lookupds(self, path: str, *, node: str = "", at: Sequence[Any] | None = None) -> list[NodeResult]:
         query = {"topic": self._topic, "channel": self._channel, "node": node}
@@ -224,26 +222,33 @@ class _Act:
         ]
 
 
-def _body(request: HttpRequest, *, code: str = "") -> dict[str, Any]:
-    """code: of a refusal; "" for the reader's own sentence."""
+def _sentence_of(one: NodeResult) -> str:
+    """Why a node did not do it: nsqadmin's words where the node has no such topic or channel."""
+    if one.result.code in ("TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND"):
+        return not_found_upstream(one.result.code)
+    return f"{one.node}: {one.result.message}"
+
+
+def _body(request: HttpRequest, *names: str, code: str = "") -> list[str]:
+    """The texts of the named fields. code: of a refusal; "" for Go's sentence."""
     length = request.headers.get("Content-Length", "0")
     if length.isdecimal() and int(length) > BODY_BYTES_MAX:
         raise _RefusedError(complaint("INVALID_REQUEST", status=413))
-    if not request.body:
-        raise _RefusedError(complaint(code or "EOF", status=400))
     try:
-        fields = orjson.loads(request.body)
-    except orjson.JSONDecodeError as exc:
+        return list(texts_in(request.body, names).values())
+    except GoJsonError as exc:
         raise _RefusedError(complaint(code or str(exc), status=400)) from exc
-    if not isinstance(fields, dict):
-        raise _RefusedError(complaint(code or "the body is no JSON object", status=400))
-    # As Go reads it.
-    return {name.lower(): value for name, value in fields.items()}
 
 
-def _text(fields: dict[str, Any], name: str) -> str:
-    found = fields.get(name, "")
-    return found if isinstance(found, str) else ""
+def _check_names(topic: str, channel: str) -> None:
+    """Names that no topic or channel can have: answered as unknown ones, without an act."""
+    if is_valid_name(topic) and (not channel or is_valid_name(channel)):
+        return
+    now = ClusterNow()
+    having = now.figures(topic=topic).having(topic).answers if is_valid_name(topic) else ()
+    if having:
+        raise _RefusedError(warned({}, [refused_upstream("INVALID_ARG_CHANNEL")] * len(having)))
+    raise _RefusedError(unknown_topic(now))
 
 
 def _check(request: HttpRequest, action: str, topic: str, channel: str) -> None:

@@ -39,9 +39,9 @@ def complaint(code: str, *, status: int) -> HttpResponse:
     return answer({"message": code}, status=status)
 
 
-def partial(document: dict[str, Any], failures: Iterable[str]) -> HttpResponse:
-    """The document, with a warning that names each that did not answer."""
-    listed = "; ".join(failures)
+def warned(document: dict[str, Any], failures: Iterable[str]) -> HttpResponse:
+    """The document, with a warning that has a line for each that did not answer, or not do it."""
+    listed = "\n".join(failures)
     return answer({**document, "message": f"WARNING: {listed}" if listed else ""})
 
 
@@ -50,9 +50,15 @@ def not_found_upstream(word: str) -> str:
     return f'got response 404 Not Found "{{\\"message\\":\\"{word}\\"}}"'
 
 
-def upstream(sentence: str) -> HttpResponse:
-    """Nothing that was called has answered."""
-    return complaint(f"UPSTREAM_ERROR: {sentence}", status=502)
+def refused_upstream(word: str) -> str:
+    """The same for a 400."""
+    return f'got response 400 Bad Request "{{\\"message\\":\\"{word}\\"}}"'
+
+
+def upstream(program: str, failures: Iterable[str]) -> HttpResponse:
+    """None that was called has answered, with a line for each. program: nsqd or nsqlookupd."""
+    listed = "\n".join(failures)
+    return complaint(f"UPSTREAM_ERROR: failed to query any {program}: {listed}", status=502)
 
 
 View = Callable[..., HttpResponse]

@@ -59,14 +59,21 @@ class ClusterNow:
     def lookupd_failures(self) -> list[str]:
         return [one.error for one in self.lookupds if one.error]
 
+    @property
+    def lookupd_errors(self) -> list[str]:
+        """Of those that did not answer the poller's last call."""
+        return [one.answers.error for one in self.cluster.state.lookupds if one.answers.error]
+
     def lists(self, topic: str) -> bool:
         """Whether an nsqlookupd lists the topic."""
         return any(topic in one.topics for one in self.lookupds)
 
     def figures(self, *, topic: str = "", channel: str = "", clients: bool = False, node: str = "") -> Found:
-        """Of all nodes, or of one."""
+        """Of all nodes, or of one. A silent node that does not have the topic is left out."""
         nodes = [one for one in self.cluster.state.called if node in ("", one.name)]
-        answers = read_nodes(self.cluster, nodes, topic=topic, channel=channel, clients=clients)
+        read = read_nodes(self.cluster, nodes, topic=topic, channel=channel, clients=clients)
+        pairs = zip(nodes, read, strict=True)
+        answers = [one for each, one in pairs if not (topic and one.error) or self._may_have(each, topic)]
         own, identity = self.own_name, self.cluster.own_identity
         # Listed as it would register, where it does not.
         listed = HttpAddress(identity.broadcast_address, identity.http_port).bare if identity is not None else own
@@ -75,6 +82,13 @@ class ClusterNow:
             answers.append(read_engine(self.gateway, own, hostname, topic=topic, channel=channel, clients=clients))
         answers.sort(key=lambda one: one.name)
         return Found(tuple(one for one in answers if not one.error), tuple(one.error for one in answers if one.error))
+
+    def _may_have(self, node: Node, topic: str) -> bool:
+        """Whether a node had the topic in its last answer, or registered it since."""
+        if node.stats is None or topic in node.stats.topics or topic in node.stats.left_out:
+            return True
+        registered = (one for lookupd in self.lookupds for one in lookupd.nodes)
+        return any(topic in one.topics for one in registered if one.address.bare == node.name)
 
     def producers(self) -> list[Producer]:
         """Every node once: as nsqlookupds name it, else as it names itself."""

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 
 from admin_console.audit.models import Verdict
 from admin_console.audit.record import begin_act, intent_of
+from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.calls.options import Addresses
 from admin_console.cluster.cluster import Cluster, NotChangedError
 from admin_console.gateway.gateway import log_level_setting
@@ -25,6 +26,16 @@ from admin_console.nsqadmin.cluster_now import ClusterNow
 logger = logging.getLogger(__name__)
 
 VALUE_BYTES_MAX = 1 << 20
+_NS = 1_000_000_000
+# Those of an nsqadmin without Graphite: their flags have no effect here (management/nsqadmin_flags.py).
+_OF_GRAPHITE = {
+    "graphite_url": "",
+    "proxy_graphite": False,
+    "statsd_prefix": "nsq.%s",
+    "statsd_counter_format": "stats.counters.%s.count",
+    "statsd_gauge_format": "stats.gauges.%s",
+    "statsd_interval": 60 * _NS,
+}
 _LOOKUPDS, _LEVEL = "nsqlookupd_http_addresses", "log_level"
 
 
@@ -86,7 +97,9 @@ def _change_lookupds(request: HttpRequest, cluster: Cluster) -> list[str]:
 
 def _values(cluster: Cluster) -> dict[str, Any]:
     console, options, addresses = settings.CONSOLE, settings.CONSOLE.nsqadmin, cluster.addresses
+    calls = console.cluster
     return {
+        **_OF_GRAPHITE,
         _LOOKUPDS: [str(one) for one in addresses.lookupds],
         "nsqd_http_addresses": [str(one) for one in addresses.nsqds],
         _LEVEL: log_level_setting().read(),
@@ -95,6 +108,15 @@ def _values(cluster: Cluster) -> dict[str, Any]:
         "admin_users": sorted(options.admin_users),
         "notification_http_endpoint": options.notified,
         "allow_config_from_cidr": ",".join(map(str, options.config_from or ())),
+        "http_address": HttpAddress(console.host, console.port).bare,
+        "http_client_connect_timeout": int(calls.connect_timeout_s * _NS),
+        "http_client_request_timeout": int(calls.request_timeout_s * _NS),
+        "http_client_tls_insecure_skip_verify": not calls.tls.is_checked,
+        "http_client_tls_root_ca_file": calls.tls.root_ca_file,
+        "http_client_tls_cert": calls.tls.cert,
+        "http_client_tls_key": calls.tls.key,
+        "log_prefix": "",
+        "dev_static_dir": "",
     }
 
 

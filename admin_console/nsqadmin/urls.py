@@ -7,11 +7,9 @@ from admin_console.nsqadmin.answers import by_method
 
 urlpatterns = [
     path("topics", by_method(GET=reads.topics, POST=acts.create), name="nsqadmin_topics"),
+    path("topics/<str:topic>", by_method(GET=reads.topic, POST=acts.act_on, DELETE=acts.delete), name="nsqadmin_topic"),
     path(
-        "topics/<name:topic>", by_method(GET=reads.topic, POST=acts.act_on, DELETE=acts.delete), name="nsqadmin_topic"
-    ),
-    path(
-        "topics/<name:topic>/<name:channel>",
+        "topics/<str:topic>/<str:channel>",
         by_method(GET=reads.channel, POST=acts.act_on, DELETE=acts.delete),
         name="nsqadmin_channel",
     ),

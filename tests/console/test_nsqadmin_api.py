@@ -27,6 +27,14 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.django_db
 
 
+# Of nsqadmin's options, those that it answers as texts.
+CONFIG_TEXTS = (
+    "log_prefix", "http_address", "base_path", "dev_static_dir", "graphite_url", "statsd_prefix",
+    "statsd_counter_format", "statsd_gauge_format", "http_client_tls_root_ca_file", "http_client_tls_cert",
+    "http_client_tls_key", "allow_config_from_cidr", "notification_http_endpoint", "acl_http_header",
+)  # fmt: skip
+
+
 def orders(depth: int) -> dict[str, Any]:
     return topic("orders", channel("billing", depth=depth, message_count=depth), message_count=depth)
 
@@ -87,23 +95,31 @@ def test_reads_are_of_this_moment_and_over_all_nodes(admin: Client, tmp_path: Pa
 
 
 def test_what_is_missing_has_nsqadmins_words(admin: Client, tmp_path: Path) -> None:
-    with cluster(tmp_path):
+    with cluster(tmp_path) as (_, _, _, lookupd):
         assert send(admin, "GET", "/api/nodes/127.0.0.1:1") == (404, {"message": "NODE_NOT_FOUND"})
         assert send(admin, "GET", "/api/topics/orders/none") == (200, {"message": ""})
         sentence = 'got response 404 Not Found "{\\"message\\":\\"TOPIC_NOT_FOUND\\"}"'
         message = f"UPSTREAM_ERROR: failed to query any nsqlookupd: {sentence}"
-        for path in ("/api/topics/none", "/api/topics/none/billing"):
-            assert send(admin, "GET", path) == (502, {"message": message})
+        long = "a" * 65
+        for path in ("none", "none/billing", "bad%20name", "bad%20name/x", long, "caf%C3%A9"):
+            assert send(admin, "GET", f"/api/topics/{path}") == (502, {"message": message})
         for method, path in (
             ("POST", "/api/topics/none"),
             ("POST", "/api/topics/none/x"),
+            ("POST", "/api/topics/bad%20name"),
             ("DELETE", "/api/topics/none"),
+            ("DELETE", "/api/topics/bad%20name/x"),
         ):
             assert send(admin, method, path, {"action": "pause"}) == (502, {"message": message})
         # No node has the channel; of a topic without nodes there is nothing to do.
         missing = 'got response 404 Not Found "{\\"message\\":\\"CHANNEL_NOT_FOUND\\"}"'
         found = send(admin, "POST", "/api/topics/orders/none", {"action": "pause"})
         assert found == (200, {"message": f"WARNING: {missing}\n{missing}"})
+        assert send(admin, "DELETE", "/api/topics/orders/none") == found
+        assert send(admin, "GET", "/api/topics/orders/bad%20name") == (200, {"message": ""})
+        bad = 'got response 400 Bad Request "{\\"message\\":\\"INVALID_ARG_CHANNEL\\"}"'
+        found = send(admin, "POST", "/api/topics/orders/bad%20name", {"action": "pause"})
+        assert found == (200, {"message": f"WARNING: {bad}\n{bad}"})
         assert send(admin, "POST", "/api/topics/empty", {"action": "pause"}) == (200, {"message": ""})
         # A topic that has lost its producers is there, and empty.
         status, document = send(admin, "GET", "/api/topics/empty")
@@ -112,6 +128,14 @@ def test_what_is_missing_has_nsqadmins_words(admin: Client, tmp_path: Path) -> N
         assert send(admin, "GET", "/api/graphite?metric=bad&target=x") == (400, {"message": "INVALID_ARG_METRIC"})
         assert send(admin, "GET", "/api/graphite?metric=rate") == (400, {"message": "INVALID_ARG_TARGET"})
         assert send(admin, "GET", "/api/graphite?metric=rate&target=x") == (500, {"message": "INTERNAL_ERROR"})
+        assert send(admin, "GET", "/api/graphite?metric=rate&target=") == (500, {"message": "INTERNAL_ERROR"})
+        for path in ("/api/topics/orders/a/b", "/api/nodes/a/b", "/config/", "/api/nodes/a%20b"):
+            assert send(admin, "GET", path) == (404, {"message": "NOT_FOUND"})
+        for path in ("/api/topics", "/api/topics/orders", "/api/counter", "/config/log_level"):
+            moved = admin.get(f"{path}/")
+            assert (moved.status_code, moved["Location"]) == (301, path)
+        moved = admin.post("/api/topics/orders/")
+        assert (moved.status_code, moved["Location"]) == (307, "/api/topics/orders")
         assert send(admin, "PATCH", "/api/topics") == (405, {"message": "METHOD_NOT_ALLOWED"})
         assert admin.generic("PATCH", "/api/topics")["Allow"] == "GET, OPTIONS, POST"
         bad = send(admin, "POST", "/api/topics", {"topic": "bad name"})
@@ -121,6 +145,10 @@ def test_what_is_missing_has_nsqadmins_words(admin: Client, tmp_path: Path) -> N
         bad = send(admin, "POST", "/api/topics/orders", {"action": "explode"})
         assert bad == (400, {"message": "INVALID_ACTION"})
         assert send(admin, "POST", "/api/topics/orders") == (400, {"message": "EOF"})
+        wrong = (400, {"message": "json: cannot unmarshal number into Go struct field .channel of type string"})
+        assert send(admin, "POST", "/api/topics", {"topic": "good", "channel": 1}) == wrong
+        assert not any(one.path.endswith("/create") for one in lookupd.acts)
+        assert send(admin, "DELETE", "/api/nodes/127.0.0.1:1", {"topic": 1}) == (400, {"message": "INVALID_BODY"})
         assert send(admin, "DELETE", "/api/nodes/127.0.0.1:1") == (400, {"message": "INVALID_BODY"})
         assert send(admin, "POST", "/api/topics/orders", {"Action": "unpause"})[0] == 200
         node = send(admin, "DELETE", "/api/nodes/127.0.0.1:1", {"topic": ""})
@@ -137,6 +165,42 @@ def test_a_silent_node_is_a_warning_and_all_of_them_an_error(admin: Client, tmp_
         status, document = send(admin, "GET", "/api/topics/orders")
         assert status == 502
         assert document["message"].startswith("UPSTREAM_ERROR: failed to query any nsqd: ")
+
+
+def test_a_silent_node_costs_no_warning_about_a_topic_that_it_does_not_have(admin: Client, tmp_path: Path) -> None:
+    with cluster(tmp_path, gone=True) as (console, a, b, lookupd):
+        wait_for("the poller's failure", lambda: len(console.cluster.state.answering) == 1)
+        a.topics["mail"] = topic("mail", channel("all", depth=3), message_count=3)
+        lookupd.answer_as_lookupd(a, b, topics=("orders", "mail"))
+        lookupd.answers["/nodes"]["producers"][1]["topics"] = ["orders"]
+        for method, path in (
+            ("GET", "/api/topics/mail"),
+            ("GET", "/api/topics/mail/all"),
+            ("POST", "/api/topics/mail/all"),
+            ("DELETE", "/api/topics/mail"),
+        ):
+            status, document = send(admin, method, path, {"action": "pause"})
+            assert (status, document["message"]) == (200, ""), path
+        # The other nodes' silence does not keep the name at the nsqlookupds.
+        assert lookupd.acts[-1].path == "/topic/delete"
+        assert b.address in send(admin, "GET", "/api/topics/orders")[1]["message"]
+
+
+def test_a_node_without_the_channel_and_a_silent_nsqlookupd_are_warnings(admin: Client, tmp_path: Path) -> None:
+    with cluster(tmp_path) as (console, a, b, lookupd):
+        b.topics["orders"]["channels"].clear()
+        missing = 'got response 404 Not Found "{\\"message\\":\\"CHANNEL_NOT_FOUND\\"}"'
+        found = send(admin, "POST", "/api/topics/orders/billing", {"action": "pause"})
+        assert found == (200, {"message": f"WARNING: {missing}"})
+        assert a.channel("orders", "billing")["paused"]
+        assert AuditRow.objects.get(phase="result").verdict == "done"
+        lookupd.failing = (500, {}, b"{}")
+        wait_for("the poller's failure", lambda: console.cluster.state.lookupds[0].answers.error)
+        for method, path in (("GET", "/api/topics/orders"), ("GET", "/api/counter"), ("POST", "/api/topics/orders")):
+            status, document = send(admin, method, path, {"action": "pause"})
+            assert (status, document["message"].startswith("WARNING: ")) == (200, True), path
+            assert lookupd.address in document["message"]
+        assert a.topics["orders"]["paused"]
 
 
 def test_an_act_with_a_fault_has_its_end_in_the_audit_list(
@@ -183,6 +247,12 @@ def test_a_tombstone_deletes_the_topic_on_its_node_alone(admin: Client, tmp_path
         assert [(one.path, one.query["node"]) for one in lookupd.acts] == [("/topic/tombstone", b.address)]
         assert list(a.topics) == ["orders"]
         assert not b.topics
+        missing = 'got response 404 Not Found "{\\"message\\":\\"TOPIC_NOT_FOUND\\"}"'
+        found = send(admin, "DELETE", f"/api/nodes/{b.address}", {"topic": "other"})
+        assert found == (200, {"message": f"WARNING: {missing}"})
+        status, document = send(admin, "DELETE", "/api/nodes/nowhere:4151", {"topic": "orders"})
+        sentence = "UPSTREAM_ERROR: failed to query any nsqd: nowhere:4151 is no node of this cluster"
+        assert (status, document) == (502, {"message": sentence})
 
 
 def test_an_admin_reads_and_changes_options_from_an_allowed_address(
@@ -194,6 +264,13 @@ def test_an_admin_reads_and_changes_options_from_an_allowed_address(
         path = "/config/nsqlookupd_http_addresses"
         assert send(admin, "GET", path) == (200, [lookupd.address])
         assert send(admin, "GET", "/config/log_level")[1] in range(1, 6)
+        assert send(admin, "GET", "/config/http_client_connect_timeout") == (200, 2_000_000_000)
+        assert send(admin, "GET", "/config/http_client_tls_insecure_skip_verify") == (200, False)
+        assert send(admin, "GET", "/config/proxy_graphite") == (200, False)
+        assert admin.get("/config/graphite_url").content == b""
+        for name in CONFIG_TEXTS:
+            answer = admin.get(f"/config/{name}")
+            assert (answer.status_code, answer["Content-Type"]) == (200, "text/plain; charset=utf-8"), name
         assert admin.put(path, [other.address], content_type="application/json").json() == [other.address]
         console.see_topic("orders", 1)
         assert [str(one) for one in console.cluster.state.addresses.lookupds] == [other.address]
