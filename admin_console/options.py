@@ -95,7 +95,7 @@ CONSOLE_ONLY = ConsoleOption(
     "--console-only",
     "false",
     "",
-    "start no queue: the console of the nodes of --lookupd-http-address and --nsqd-http-address",
+    "start the console without a queue, for the nodes of --lookupd-http-address and --nsqd-http-address",
 )
 SWITCHES = (DEMO, NO_PIPELINE, CONSOLE_ONLY)
 

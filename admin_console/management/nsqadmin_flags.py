@@ -47,7 +47,7 @@ _CONFIG_NAMES = {
 _LEVELS = {"warn": "warning", "fatal": "error"}
 _TEXTS = {
     "allowed-host": "a host name that the console answers to, beside this machine's own; may be given several times",
-    "data-path": "the directory of users, audit list and history",
+    "data-path": "the directory of users, audit list and history (default .penstock)",
     "http-client-connect-timeout": "timeout for a connection to a node or nsqlookupd",
     "http-client-request-timeout": "timeout for a request to a node or nsqlookupd",
     "log-format": "text or json",

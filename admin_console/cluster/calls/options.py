@@ -21,46 +21,55 @@ _LOOKUPDS = ConsoleOption(
     "--lookupd-http-address",
     "",
     "[NAME=]HOST:PORT",
-    "HTTP address of an nsqlookupd, whose nodes the console shows; those with a NAME are a cluster of their own",
+    "HTTP address of an nsqlookupd, whose nodes the console shows; may be given several times. Addresses with a NAME "
+    "are the cluster of that name, with pages of its own",
     is_list=True,
 )
 _NSQDS = ConsoleOption(
     "--nsqd-http-address",
     "",
     "[NAME=]HOST:PORT",
-    "HTTP address of a node that the console shows, in the cluster NAME",
+    "HTTP address of a node that the console shows; may be given several times, with a NAME as for "
+    "--lookupd-http-address",
     is_list=True,
 )
 _ALLOWED = ConsoleOption(
     "--allowed-node",
     "",
     "PATTERN",
-    "which nodes that nsqlookupds name the console calls: a host, *.DOMAIN, an address, a network or * (default: all "
-    "but loopback, link-local and metadata addresses)",
+    "of the nodes that nsqlookupds name, those that the console calls: a host, *.DOMAIN, an address, a network or *; "
+    "may be given several times (default: all but loopback, link-local and metadata addresses)",
     is_list=True,
 )
 _MAPPED = ConsoleOption(
     "--node-address",
     "",
-    "HOST:PORT=HOST:PORT",
-    "where to call a node, by the address that it names: for nodes behind NAT",
+    "NAMED=CALLED",
+    "for nodes behind NAT: the node that registers as NAMED is called at CALLED, both HOST:PORT; may be given several "
+    "times",
     is_list=True,
 )
 _TOKEN_FILE = ConsoleOption(
-    "--node-token-file", "", "PATH", "file of tokens for Penstock nodes: a line PATTERN TOKEN each, mode 0600"
+    "--node-token-file",
+    "",
+    "PATH",
+    "file of the tokens for Penstock nodes, mode 0600; a line each: *.example.org TOKEN",
 )
 _IS_UNCHECKED = ConsoleOption(
     "--http-client-tls-insecure-skip-verify",
     "false",
     "true|false",
-    "whether nodes and nsqlookupds need no valid certificate",
+    "whether the console accepts any certificate of nodes and nsqlookupds",
     limits="true, false",
 )
 _ROOT_CA_FILE = ConsoleOption(
-    "--http-client-tls-root-ca-file", "", "PATH", "whose certificates of nodes and nsqlookupds are trusted"
+    "--http-client-tls-root-ca-file",
+    "",
+    "PATH",
+    "file with the authorities of the certificates of nodes and nsqlookupds, PEM (default: the system's)",
 )
 _CERT = ConsoleOption(
-    "--http-client-tls-cert", "", "PATH", "the console's certificate for nodes and nsqlookupds that want one"
+    "--http-client-tls-cert", "", "PATH", "file of the console's certificate, for nodes and nsqlookupds that want one"
 )
 _KEY = ConsoleOption("--http-client-tls-key", "", "PATH", "the key of --http-client-tls-cert")
 # Options of the engine that hold for these calls as well.
@@ -238,12 +247,12 @@ def _by_cluster(texts: Sequence[str]) -> dict[str, tuple[HttpAddress, ...]]:
 
 
 def _mapped(texts: Sequence[str]) -> dict[HttpAddress, HttpAddress]:
-    """Of `HOST:PORT=HOST:PORT`. Raises ValueError naming the text."""
+    """Of `NAMED=CALLED`. Raises ValueError naming the text."""
     found: dict[HttpAddress, HttpAddress] = {}
     for text in texts:
         named, equals, target = text.partition("=")
         if not equals:
-            raise ValueError(f"{text[:80]!r} is not HOST:PORT=HOST:PORT")
+            raise ValueError(f"{text[:80]!r} is not NAMED=CALLED, such as nsq-a:4151=10.0.0.5:4151")
         address = HttpAddress.parse(named)
         if address in found:
             raise ValueError(f"{address} is mapped twice")
