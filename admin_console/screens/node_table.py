@@ -9,7 +9,7 @@ from admin_console.hub.hub import LiveState
 from admin_console.rings import figures
 from admin_console.rings.rings import Rings
 from admin_console.screens import graphs, partial
-from admin_console.screens.cells import BaseCell, Cell, Chip, LineCell, StateCell
+from admin_console.screens.cells import BaseCell, BesideCell, Cell, Chip, LineCell, StateCell
 from admin_console.screens.channel_rows import age_s
 from admin_console.screens.latency import p99_cell
 from admin_console.screens.links import node_url, selection_of
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from admin_console.cluster.reading.nodes import Node
     from admin_console.gateway.gateway import ChannelStats
 
+# Rows of nodes that never answered, whose cells are all unknown: an nsqlookupd may name thousands.
+UNREAD_ROWS_MAX = 20
 _OWN_PRODUCT = f"Penstock {full_version().partition('+')[0]}"
 
 _HEAD = (
@@ -83,7 +85,7 @@ def node_count(live: LiveState, topic: str, channel: str = "") -> tuple[Cell, ..
 
 def node_table(live: LiveState, role: Role, topic: str, channel: str = "") -> Table:
     """The nodes of a topic or channel, to be selected for acts. A silent node has its last figures, muted, and no
-    rates."""
+    rates; of those that never answered the first ones have a row."""
     assert live.cluster is not None, "one server has no table by node"
     places = live.cluster.places(topic, channel)
     nodes = {node.name: node for node in live.cluster.state.nodes}
@@ -92,10 +94,10 @@ def node_table(live: LiveState, role: Role, topic: str, channel: str = "") -> Ta
     columns = _CHANNEL_COLUMNS if channel else _TOPIC_COLUMNS
     rows: list[tuple[str, Sequence[BaseCell]]] = [
         (place.node, _place_cells(live, place, nodes.get(place.node), series, rings.get(place.node), columns))
-        for place in places
+        for place in _with_a_row(places)
     ]
     if len(places) > 1:
-        rows.append((ALL, _all_cells(live, places, topic, channel, columns)))
+        rows.append((ALL, _all_cells(live, places, len(places) - len(rows), topic, channel, columns)))
     title = f"{topic}/{channel}" if channel else topic
     return Table.build(
         "by_node",
@@ -106,6 +108,12 @@ def node_table(live: LiveState, role: Role, topic: str, channel: str = "") -> Ta
         selection=selection_of("by_node", role),
         selected_as="node",
     )
+
+
+def _with_a_row(places: Sequence["Place"]) -> Sequence["Place"]:
+    unread = [place for place in places if not place.read_at_ms]
+    without = {place.node for place in unread[UNREAD_ROWS_MAX:]}
+    return [place for place in places if place.node not in without]
 
 
 def _place_cells(
@@ -140,11 +148,16 @@ def _place_cells(
 
 
 def _all_cells(
-    live: LiveState, places: "Sequence[Place]", topic: str, channel: str, columns: Sequence[Column]
+    live: LiveState, places: "Sequence[Place]", hidden: int, topic: str, channel: str, columns: Sequence[Column]
 ) -> Sequence[BaseCell]:
+    """hidden: how many of the places have no row."""
     stats = live.channels.get((topic, channel)) if channel else live.topics.get(topic)
     cells: dict[str, BaseCell] = {
-        "name": Cell(f"All {units.plural(len(places), 'node')}"),
+        "name": BesideCell(
+            f"All {units.plural(len(places), 'node')}",
+            "",
+            f"without a row: {hidden:,} that never answered" if hidden else "",
+        ),
         "state": StateCell(),
         "version": Cell(""),
         "read": Cell(""),

@@ -181,10 +181,11 @@ def _rendered(
 
 
 def _nodes(gateway: Gateway) -> Mapping[str, str]:
-    """Node, as samples name it, → its name on pages; none while this server stands alone."""
+    """Node, as samples name it, → its name on pages, of those that may have samples; none while this server stands
+    alone."""
     cluster = get_cluster()
     state = ClusterState() if cluster is None else cluster.state
-    others = {node.name: node.name for node in (*state.called, *state.gone)}
+    others = {node.name: node.name for node in (*state.called, *state.gone) if node.info is not None}
     node = gateway.node()
     own = {node.broadcast_address: f"{node.name} (this server)"} if node.broadcast_address else {}
     return own | others if others else {}

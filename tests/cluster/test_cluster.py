@@ -24,6 +24,7 @@ from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.merging.merger import Merger
 from admin_console.cluster.reader import NodeReader
+from admin_console.cluster.reading import registrations
 from admin_console.cluster.reading.members import Identity
 from admin_console.cluster.reading.node_rates import OwnRates
 from admin_console.cluster.reading.node_stats import node_stats_in
@@ -484,6 +485,28 @@ def test_addresses_that_the_rules_refuse_are_shown_and_never_called(tmp_path: Pa
             }
             assert cluster.state.lookupds[0].unusable == 3
             assert secret.requests == []
+
+
+def test_of_too_many_nodes_those_that_answer_stay_and_refused_ones_go_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An nsqlookupd names its nodes in another order each time."""
+    monkeypatch.setattr(registrations, "NODES_MAX", 3)
+    refused = [producer(4151, address=f"10.0.0.{number}") for number in range(1, 6)]
+    dead = [producer(port, address="127.0.0.1", topics=("orders",)) for port in range(1, 6)]
+    with FakeNode() as a, FakeNode() as b, FakeNode() as lookup:
+        for node in (a, b):
+            node.answer_as_nsqd(topic("orders", 3))
+        lookup.answers["/nodes"] = {"producers": [*refused, producer(a.port)]}
+        options = ClusterOptions(allowed_patterns=("127.0.0.1",))
+        with cluster_of(tmp_path, lookupds=(lookup,), options=options) as cluster:
+            wait_for("the allowed node", lambda: depths(cluster.state))
+            assert cluster.state.lookupds[0].unusable == 3
+            lookup.answers["/nodes"] = {"producers": [*refused, *dead, *dead, producer(b.port), producer(a.port)]}
+            wait_for("the flood", lambda: cluster.state.lookupds[0].unusable == 14)
+            assert node_at(cluster.state, a).member.registrations
+            named = {node.member.target.port for node in cluster.state.nodes if node.member.registrations}
+            assert named == {a.port, 1, 2}, "the same ones at each answer"
 
 
 def test_a_name_that_resolves_to_a_refused_address_is_not_called(tmp_path: Path) -> None:

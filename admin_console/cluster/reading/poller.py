@@ -210,7 +210,7 @@ class ClusterPoller:
             f"nsqlookupd {address}", reading.answers, self._http.read_lookupd(address, "/nodes"), self._now_ms
         )
         if answer is not None:
-            found = registrations_in(list_in(answer.document, "producers"))
+            found = registrations_in(list_in(answer.document, "producers"), self._rank)
             is_changed = found != reading.registrations or self._is_unnamed_too_long()
             is_changed |= self._counted != self._http.without_twins(self._addresses.lookupds)
             reading.registrations = found
@@ -219,6 +219,15 @@ class ClusterPoller:
                 return True
         self._renew_soon()
         return reading.answers.is_answering
+
+    def _rank(self, named: HttpAddress) -> int:
+        """Of a node that an nsqlookupd names by this address, among too many: one that has answered stays, whichever
+        come; one that is never called goes first."""
+        target = self._http.rules.target_of(named)
+        reading = self._nodes.get(target)
+        if reading is not None and reading.info is not None:
+            return 0
+        return 2 if self._http.rules.refusal(target) else 1
 
     def _renew_soon(self) -> None:
         """Once for all answers of a short while: each state looks at all nodes."""

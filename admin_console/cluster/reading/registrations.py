@@ -1,6 +1,6 @@
 """An nsqlookupd's answer to `/nodes`: the nodes that registered there, each with its topics."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from queue_engine.vocabulary.options.addresses import joined
 
 # Of one nsqlookupd; beyond, a program that registers nodes without end would fill every page.
 NODES_MAX = 2_000
+ENTRIES_MAX = 20_000  # that are looked at
 TOPICS_MAX = 20_000
 TEXT_LENGTH_MAX = 255  # of a host name
 
@@ -38,17 +39,14 @@ class Registrations:
 NO_REGISTRATIONS = Registrations()
 
 
-def registrations_in(entries: Iterable[Any]) -> Registrations:
-    """The producers of an answer to `/nodes`. An entry that can't be read costs itself alone."""
-    found: list[Registration] = []
-    unusable = 0
-    for entry in entries:
-        registration = _registration(entry) if len(found) < NODES_MAX else None
-        if registration is None:
-            unusable += 1
-        else:
-            found.append(registration)
-    return Registrations(tuple(found), unusable)
+def registrations_in(entries: Sequence[Any], rank: Callable[[HttpAddress], int] = lambda address: 0) -> Registrations:
+    """The producers of an answer to `/nodes`. An entry that can't be read costs itself alone. rank: which nodes stay
+    of more than NODES_MAX, the least first; they are the same at each answer, whatever its order."""
+    found = [made for entry in entries[:ENTRIES_MAX] if (made := _registration(entry)) is not None]
+    if len(found) > NODES_MAX:
+        each = {one.address: one for one in found}
+        found = sorted(each.values(), key=lambda one: (rank(one.address), one.address))[:NODES_MAX]
+    return Registrations(tuple(found), len(entries) - len(found))
 
 
 def _registration(entry: Any) -> Registration | None:

@@ -13,7 +13,7 @@ from admin_console.cluster.reading.nodes import Node
 from admin_console.gateway.client_list import ClientList
 from admin_console.gateway.cluster_view import ClusterView
 from admin_console.hub.hub import Hub, LiveState
-from admin_console.screens import graphs, partial
+from admin_console.screens import graphs, node_table, partial
 from admin_console.screens.build import Request, build_screen
 from admin_console.screens.parts import Screen, Table
 from admin_console.vocabulary import units
@@ -467,6 +467,17 @@ def test_a_channel_by_node_has_a_row_for_each_and_one_for_all() -> None:
     assert (of_b["state"], of_b["depth"], of_b["growth"]) == ("not answering 40 s", "500", "–")
     of_all = row(table, "*")
     assert (of_all["name"], of_all["depth"], of_all["messages"]) == ("All 3 nodes", "≥ 43", "≥ 110")
+
+
+def test_nodes_that_never_answered_do_not_fill_the_table() -> None:
+    """An nsqlookupd may name thousands of them."""
+    unread = [cluster_states.unread(f"dead-{number:02}:4151", "orders") for number in range(30)]
+    table = screen_of("topic", HubOfCluster().see(own(), nsqd("nsq-a", orders()), *unread)).tables["by_node"]
+    first = [f"dead-{number:02}:4151" for number in range(node_table.UNREAD_ROWS_MAX)]
+    assert [one.key for one in table.rows] == [*first, OWN, "nsq-a:4151", "*"]
+    of_all = row(table, "*")
+    assert of_all["name"] == "All 32 nodes without a row: 10 that never answered"
+    assert of_all["depth"] == "≥ 43"
 
 
 def test_percentiles_of_several_nodes_are_the_worst_of_them() -> None:
