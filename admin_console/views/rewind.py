@@ -217,7 +217,7 @@ class RewindChannel(ActPage):
             return self._details_over_nodes()
         shown = self._confirmed
         # The engine checks once more in the same turn, and refuses an act that it can't do exactly as shown.
-        return {"target": Target(offset=shown.offset, is_exact=not shown.is_on), "keep_finished": shown.is_on}
+        return {"target": Target(offset=shown.offset), "keep_finished": shown.is_on, "is_exact": not shown.is_on}
 
     def _details_over_nodes(self) -> dict[str, Any]:
         assert self.nodes is not None

@@ -176,7 +176,7 @@ def test_an_exact_place_that_is_gone_is_refused(tmp_path: Path, clock: ManualClo
     oldest = engine.log.seek_preview("orders", "billing", START).offset
     assert oldest > 0
     with pytest.raises(LimitError, match=f"offset 0 of orders is gone: the oldest is {oldest}"):
-        engine.acts.rewind_channel("orders", "billing", target=Target(offset=0, is_exact=True))
+        engine.acts.rewind_channel("orders", "billing", target=Target(offset=0), is_exact=True)
 
 
 def test_a_seek_survives_a_restart(tmp_path: Path, clock: ManualClock) -> None:

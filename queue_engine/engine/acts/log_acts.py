@@ -50,13 +50,11 @@ LEASE_SEGMENTS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A place in a topic: one of an offset, a publish time (Unix ns), or the words "start" and "end". is_exact: an
-    offset that the log has removed is refused; otherwise the oldest one stands for it."""
+    """A place in a topic: one of an offset, a publish time (Unix ns), or the words "start" and "end"."""
 
     offset: int | None = None
     time_ns: int | None = None
     word: str = ""
-    is_exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +85,9 @@ def channel_log(topic: Topic, channel: Channel) -> tuple[LogTopicStore, LogBackl
     return store, channel.backlog
 
 
-def resolved(store: LogTopicStore, target: Target) -> int:
-    """The offset of a place. Raises LimitError or StorageError."""
+def resolved(store: LogTopicStore, target: Target, *, is_exact: bool = False) -> int:
+    """The offset of a place. is_exact: an offset that the log has removed is refused. Raises LimitError or
+    StorageError."""
     if target.word == START:
         return store.oldest_offset
     if target.word == END:
@@ -98,7 +97,7 @@ def resolved(store: LogTopicStore, target: Target) -> int:
     assert target.offset is not None
     if target.offset > store.end_offset:
         raise OffsetTooHighError(f"offset {target.offset} of {store.name} is beyond its end, {store.end_offset}")
-    if target.is_exact and target.offset < store.oldest_offset:
+    if is_exact and target.offset < store.oldest_offset:
         raise OffsetTooLowError(f"offset {target.offset} of {store.name} is gone: the oldest is {store.oldest_offset}")
     return target.offset
 

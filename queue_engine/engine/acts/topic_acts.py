@@ -211,20 +211,21 @@ class TopicActs:
 
     @fence_on_failure
     def rewind_channel(
-        self, topic: str, channel: str, *, target: Target, keep_finished: bool = False
+        self, topic: str, channel: str, *, target: Target, keep_finished: bool = False, is_exact: bool = False
     ) -> tuple[Outcome, Ticket]:
         """Move a channel of a log topic: all from there on is delivered (again), all before it is done. Messages in
         flight are taken from their consumers, whose FIN comes too late. The outcome counts those that wait then, and
         those in flight. The move is durable before it takes effect.
 
-        keep_finished: skip messages before the offset, and deliver no finished message behind it again. Raises
-        InvalidStorageError, LimitError or StorageError.
+        keep_finished: skip messages before the offset, and deliver no finished message behind it again. is_exact:
+        refuse an offset that the log has removed; otherwise the oldest one stands for it. Raises InvalidStorageError,
+        LimitError or StorageError.
         """
 
         def act(outcome: Outcome) -> Ticket:
             one = self._catalog.channel(topic, channel)
             store, backlog = channel_log(self.topics[topic], one)
-            offset = resolved(store, target)
+            offset = resolved(store, target, is_exact=is_exact)
 
             def in_force() -> Ticket:
                 outcome.in_flight = one.in_flight_count

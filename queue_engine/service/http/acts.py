@@ -3,12 +3,14 @@
     POST /channel/create?topic=T&channel=C[&start=start|end | &start_time_ms=MS | &start_offset=N]
     POST /channel/max_attempts?topic=T&channel=C&max_attempts=N     redrive?rate=R, redrive/cancel: the quarantine
     POST /channel/seek?topic=T&channel=C&offset=N | &time_ms=MS | &to=start|end      rewinds the channel
+    GET  /channel/seek/preview?…                                                     JSON: what a rewind would deliver
 
 All acts are audited.
 """
 
 from typing import Any
 
+from queue_engine.engine.acts.log_acts import SeekPreview
 from queue_engine.engine.engine import Engine
 from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.service.http import log_answers, log_queries
@@ -38,6 +40,7 @@ class ActRoutes:
             **{path: self._topic_act for path in acts if path.startswith("/topic/")},
             **{path: self._channel_act for path in acts if path.startswith("/channel/")},
             "/channel/seek": self._seek,
+            "/channel/seek/preview": self._seek_preview,
         }
 
     def _topic_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
@@ -92,18 +95,26 @@ class ActRoutes:
             return
         topic, channel = query.get("topic", ""), query.get("channel", "")
         try:
-            target = log_queries.target_of(query, SEEK_PLACE)
-            if target is None:
-                raise log_queries.QueryError("where to is missing: offset, time_ms or to=start|end")
-            preview = self._engine.log.seek_preview(topic, channel, target)
+            details = details_of(of_act("rewind_channel"), query, head.author)
+            preview = self._preview(query)
         except Refusal as refusal:
             self._audit.refuse(head, "rewind_channel", topic, channel, refusal, answer)
             return
-        except PenstockError as exc:
-            self._audit.refuse(head, "rewind_channel", topic, channel, act_refusal(exc), answer)
-            return
         done = log_answers.seek_response(preview)
-        self._act(head, "rewind_channel", topic, channel, answer, done, target=target)
+        self._act(head, "rewind_channel", topic, channel, answer, done, **details)
+
+    def _seek_preview(self, head: RequestHead, body: bytes, answer: Answer) -> None:
+        answer(log_answers.preview_response(self._preview(query_of(head.path, head.raw_query))))
+
+    def _preview(self, query: Query) -> SeekPreview:
+        """Raises Refusal."""
+        target = log_queries.target_of(query, SEEK_PLACE)
+        if target is None:
+            raise log_queries.QueryError("where to is missing: offset, time_ms or to=start|end")
+        try:
+            return self._engine.log.seek_preview(query.get("topic", ""), query.get("channel", ""), target)
+        except PenstockError as exc:
+            raise act_refusal(exc) from exc
 
     def _act_query(self, head: RequestHead, action: str, answer: Answer) -> Query | None:
         try:

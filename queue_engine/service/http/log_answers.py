@@ -1,6 +1,7 @@
 """Makes the answers about topics of the log: messages, frames, records and leases."""
 
 import base64
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -99,6 +100,10 @@ def lease_response(lease: Lease) -> Response:
         segments=lease.segments,
     )
     return Response(200, files.encoded(), JSON)
+
+
+def preview_response(preview: SeekPreview) -> Response:
+    return Response(200, orjson.dumps(asdict(preview)), JSON)
 
 
 def seek_response(preview: SeekPreview) -> Response:

@@ -123,6 +123,7 @@ PATHS: Mapping[str, Path] = {
     ),
     "/channel/search/state": Path("GET", Rule.BODIES, "read_messages", harm=_SHOWS),
     "/channel/search/cancel": Path("POST", Rule.BODIES, "read_messages", harm="a search whose random name it has"),
+    "/channel/seek/preview": Path("GET", Rule.CHANGES, harm="nothing; shows offsets and counts"),
     "/trash": Path("GET", Rule.CHANGES, "list_trash", harm="nothing; shows names"),
     "/topic/messages": Path("GET", Rule.BODIES, "read_messages", harm=_SHOWS),
     "/log/read": Path("GET", Rule.BODIES, "read_messages", harm=_SHOWS),

@@ -179,6 +179,19 @@ SEEK_PLACE = Position(
     TIME_MS,
     Word("to", "the oldest message that the log has, or behind the newest one", words=_ENDS, key="target"),
 )
+KEEP_FINISHED = Word(
+    "keep_finished",
+    "skip the messages before the place, and deliver no finished message behind it again",
+    words=("true", "false"),
+    default="false",
+)
+EXACT = Word(
+    "exact",
+    "refuse an offset that the log has removed; otherwise the oldest one stands for it",
+    words=("true", "false"),
+    default="false",
+    key="is_exact",
+)
 START_PLACE = Position(
     replace(OFFSET, name="start_offset"),
     replace(TIME_MS, name="start_time_ms"),

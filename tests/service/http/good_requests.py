@@ -27,6 +27,7 @@ QUERIES: dict[str, dict[str, str]] = {
     "/channel/create": {**TOPIC, "channel": "new"},
     "/channel/max_attempts": {**NAMES, "max_attempts": "5"},
     "/channel/seek": {**NAMES, "to": "start"},
+    "/channel/seek/preview": {**NAMES, "to": "start"},
     **{path: {**NAMES, "offset": "0"} for path in PATHS if path.startswith("/channel/message/")},
     "/channel/message": {**NAMES, "offset": "0"},
     "/channel/search": {**NAMES, "text": "one"},

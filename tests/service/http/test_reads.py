@@ -115,6 +115,28 @@ async def test_a_disk_queue_is_refused_by_name(server: Server) -> None:
         assert "topic old has storage kind diskqueue" in answer.detail
 
 
+async def test_a_preview_of_a_rewind_changes_nothing_and_the_rewind_does_as_it_says(server: Server) -> None:
+    billing = server.engine.catalog.channel("orders", "billing")
+    before = billing.backlog.depth
+    acts = len(server.acts)
+    preview = await server.request("GET", "/channel/seek/preview?topic=orders&channel=billing&offset=1")
+    assert preview.json == {
+        "offset": 1,
+        "next_offset": billing.backlog.next_offset,
+        "oldest_offset": 0,
+        "end_offset": 3,
+        "depth": 2,
+        "depth_now": before,
+    }
+    assert (billing.backlog.depth, len(server.acts)) == (before, acts), "a preview is no act and no look"
+    answer = await server.request("POST", "/channel/seek?topic=orders&channel=billing&offset=1&exact=true")
+    assert (answer.json["depth"], billing.backlog.depth) == (2, 2)
+    # What the channel finished stays finished, where that is wanted.
+    for target, depth in (("to=start", 3), ("offset=2&keep_finished=true", 1), ("to=start&keep_finished=true", 1)):
+        assert (await server.request("POST", f"/channel/seek?topic=orders&channel=billing&{target}")).status == 200
+        assert billing.backlog.depth == depth, target
+
+
 async def test_a_channel_is_moved_and_the_audit_hears_of_it(server: Server) -> None:
     answer = await server.request("POST", "/channel/seek?topic=orders&channel=billing&offset=2")
     assert answer.status == 200
@@ -216,6 +238,8 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("POST", "/log/renew", 400, "INVALID_REQUEST", "the body names no lease"),
     ("POST", "/log/release?lease=none", 404, "LEASE_NOT_FOUND", "lease none"),
     ("POST", "/channel/seek?topic=orders&channel=billing", 400, "INVALID_REQUEST", "where to is missing"),
+    ("GET", "/channel/seek/preview?topic=orders&channel=billing", 400, "INVALID_REQUEST", "where to is missing"),
+    ("POST", "/channel/seek?topic=orders&channel=billing&to=end&exact=1", 400, "INVALID_REQUEST", "exact=1 can be"),
     ("POST", "/channel/seek?topic=orders&channel=billing&offset=-1", 400, "INVALID_REQUEST", "offset=-1 is not"),
     ("POST", "/topic/create?topic=x&storage=cloud", 400, "INVALID_STORAGE", "'cloud' does not exist"),
     (

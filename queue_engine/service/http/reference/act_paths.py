@@ -72,7 +72,7 @@ _ERRORS: Mapping[str, tuple[Error, ...]] = {
 _OF_REWIND = (
     *errors.ACT,
     errors.FENCED_ACT,
-    errors.OFFSET_BEYOND_END,
+    errors.OFFSET_OUTSIDE_LOG,
     errors.TOPIC_NOT_FOUND,
     errors.CHANNEL_NOT_FOUND,
 )

@@ -41,6 +41,7 @@ _SCHEMAS = {
     "Message": shapes.MESSAGE,
     "MessagePage": shapes.MESSAGE_PAGE,
     "Seek": shapes.SEEK,
+    "SeekPreview": shapes.SEEK_PREVIEW,
     "MessageRow": message_shapes.MESSAGE_ROW,
     "MessageRows": message_shapes.MESSAGE_ROWS,
     "OneMessage": message_shapes.ONE_MESSAGE,

@@ -6,7 +6,7 @@ from queue_engine.service.http.reference.act_paths import paths_of_acts
 from queue_engine.service.http.reference.declarations import Endpoint
 from queue_engine.service.http.reference.message_paths import MESSAGES
 from queue_engine.service.http.reference.publish_paths import PUBLISHING
-from queue_engine.service.http.reference.read_paths import CURSORS, READING, TRASH
+from queue_engine.service.http.reference.read_paths import CURSORS, PREVIEWS, READING, TRASH
 from queue_engine.service.http.reference.server_paths import DEBUG, SERVER
 
 # Heading → its paths.
@@ -14,7 +14,7 @@ SECTIONS: Mapping[str, Mapping[str, Endpoint]] = {
     "The server": SERVER,
     "Looking into the process": DEBUG,
     "Publishing": PUBLISHING,
-    "Topics and channels": paths_of_acts("/topic/", "/channel/"),
+    "Topics and channels": {**paths_of_acts("/topic/", "/channel/"), **PREVIEWS},
     "Single messages of a channel": MESSAGES,
     "The trash": {**TRASH, **paths_of_acts("/trash/")},
     "Reading, leases": READING,

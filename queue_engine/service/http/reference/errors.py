@@ -21,7 +21,7 @@ OFFSET_BEYOND_END = Error(
     403, "LIMIT_REACHED", "the offset is beyond the topic's end", (OffsetTooHighError.finer_code,)
 )
 OFFSET_NOT_THERE = Error(403, "LIMIT_REACHED", "the log does not have the offset")
-LEASE_OFFSET_NOT_THERE = Error(
+OFFSET_OUTSIDE_LOG = Error(
     403,
     "LIMIT_REACHED",
     "the offset is beyond the topic's end, or the log has removed it",

@@ -1,4 +1,4 @@
-"""The paths that read topics of the log without consuming, and leases."""
+"""The paths that read topics of the log without consuming, leases, and the preview of a rewind."""
 
 from queue_engine.service.http.reference import errors, parameters, shapes
 from queue_engine.service.http.reference.content_types import BINARY, JSON, NOTHING
@@ -65,7 +65,7 @@ READING = {
         ),
         errors=(
             *_NAMED,
-            errors.LEASE_OFFSET_NOT_THERE,
+            errors.OFFSET_OUTSIDE_LOG,
             errors.LEASE_NOT_FOUND,
             errors.EXITING,
             errors.NOT_AUDITED,
@@ -83,6 +83,20 @@ READING = {
         (Success("Nothing: the lease has ended.", NOTHING),),
         (parameters.LEASE.required(),),
         errors=(errors.LEASE_NOT_FOUND, errors.EXITING, errors.NOT_AUDITED),
+    ),
+}
+
+PREVIEWS = {
+    "/channel/seek/preview": Endpoint(
+        "The messages that a rewind of a channel of the log would deliver. Changes nothing.",
+        (Success("Where the channel would go on.", JSON, shapes.ref("SeekPreview")),),
+        (act_parameters.TOPIC.required(), act_parameters.CHANNEL.required(), *act_parameters.SEEK_PLACE),
+        errors=(
+            errors.TOPIC_NOT_FOUND,
+            errors.CHANNEL_NOT_FOUND,
+            errors.STORAGE_INVALID,
+            errors.OFFSET_BEYOND_END,
+        ),
     ),
 }
 

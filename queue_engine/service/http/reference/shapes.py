@@ -192,6 +192,13 @@ SEEK = record(
     {"offset": COUNT, "oldest_offset": COUNT, "end_offset": COUNT, "depth": COUNT},
     text="offset: where the channel goes on. depth: the messages from there on.",
 )
+SEEK_PREVIEW = record(
+    dict.fromkeys(("offset", "next_offset", "oldest_offset", "end_offset", "depth", "depth_now"), COUNT),
+    text=(
+        "offset: where the channel would go on; next_offset: where it goes on now. depth: the messages from offset on; "
+        "depth_now: those that wait, are deferred or in flight now."
+    ),
+)
 
 TRASH = record(
     {"entries": array(ref("TrashEntry")), "bytes": COUNT},
