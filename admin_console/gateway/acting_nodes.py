@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from admin_console.cluster.cluster import get_cluster
-from admin_console.gateway.gateway import ActOrder, ActResult, Gateway
+from admin_console.gateway.gateway import ActOrder, ActResult, Gateway, SeekPreview, Target
 
 
 class ActingNode(Protocol):
@@ -26,6 +26,10 @@ class ActingNode(Protocol):
         """Begin an act; the function that is returned waits for its result."""
         ...
 
+    def begin_seek_preview(self, topic: str, channel: str, target: Target) -> Callable[[], SeekPreview]:
+        """Begin `Gateway.seek_preview`; it and the function that is returned raise ReadRefusedError."""
+        ...
+
 
 class EmbeddedNode:
     """The engine of this process, as one node of several."""
@@ -42,6 +46,9 @@ class EmbeddedNode:
     def begin(self, order: ActOrder) -> Callable[[], ActResult]:
         """It begins when its result is waited for: until then other nodes have begun."""
         return lambda: self._gateway.acts([order])[0]
+
+    def begin_seek_preview(self, topic: str, channel: str, target: Target) -> Callable[[], SeekPreview]:
+        return lambda: self._gateway.seek_preview(topic, channel, target)
 
 
 def has_engine(gateway: Gateway) -> bool:

@@ -15,8 +15,19 @@ from admin_console.cluster.cluster import Cluster
 from admin_console.cluster.reading.node_stats import node_stats_in
 from admin_console.cluster.reading.nodes import Node, NotCallingError
 from admin_console.gateway.act_sentences import sentence_of
-from admin_console.gateway.gateway import DONE, FAILED, NO_AUTHOR, UNKNOWN, ActOrder, ActResult, Asker
+from admin_console.gateway.gateway import (
+    DONE,
+    FAILED,
+    NO_AUTHOR,
+    UNKNOWN,
+    ActOrder,
+    ActResult,
+    Asker,
+    SeekPreview,
+    Target,
+)
 from admin_console.gateway.held import Held, has_grown, now_and_then
+from admin_console.gateway.node_messages import NodeMessages
 from admin_console.gateway.node_requests import (
     has_no_such_act,
     lacks_a_parameter,
@@ -29,7 +40,6 @@ from admin_console.gateway.node_requests import (
 from admin_console.gateway.sentences import outcome_counts
 from admin_console.pacing.pace import PACE
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
-from queue_engine.engine.acts.log_acts import Target
 from queue_engine.vocabulary.acts.table import ACTS, USES
 
 # Figures before, the act, figures after: each has the time of one call (--http-client-request-timeout).
@@ -73,6 +83,9 @@ class NodeGateway:
             sentence = f"Nothing was done to {_name_of(order)}: {exc}"
             return lambda: ActResult(FAILED, sentence, "UNREACHABLE")
         return lambda: self._result_of(order, future)
+
+    def begin_seek_preview(self, topic: str, channel: str, target: Target) -> Callable[[], SeekPreview]:
+        return NodeMessages(self._node, self._cluster).begin_seek_preview(topic, channel, target)
 
     def _result_of(self, order: ActOrder, future: "Future[ActResult]") -> ActResult:
         if future.done() and not future.cancelled():

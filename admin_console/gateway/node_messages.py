@@ -16,6 +16,7 @@ import orjson
 
 from admin_console.cluster.calls.node_http import NodeHttp
 from admin_console.cluster.cluster import Cluster
+from admin_console.cluster.reading.node_info import PREVIEW_PATH
 from admin_console.cluster.reading.nodes import Node, NotCallingError
 from admin_console.gateway.gateway import (
     KeyPage,
@@ -28,9 +29,10 @@ from admin_console.gateway.gateway import (
     ReadRefusedError,
     SearchHit,
     SearchState,
+    SeekPreview,
     Target,
 )
-from admin_console.gateway.node_requests import why_node_can_not
+from admin_console.gateway.node_requests import has_no_such_act, why_node_can_not, why_node_previews_nothing
 from admin_console.pacing.pace import PACE
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
 from queue_engine.engine.messages.rows import STATES, Returned
@@ -155,6 +157,20 @@ class NodeMessages:
 
         return self._begun("/topic/messages", topic, "", fields).then(found)
 
+    def begin_seek_preview(self, topic: str, channel: str, target: Target) -> Pending[SeekPreview]:
+        """As `Gateway.seek_preview`."""
+        if reason := why_node_previews_nothing(self._node):
+            raise _refused(f" of {topic}", reason)
+
+        def preview(document: Mapping[str, Any]) -> SeekPreview:
+            names = ("offset", "next_offset", "oldest_offset", "end_offset", "depth", "depth_now")
+            found = {name: number for name in names if (number := _number(document, name)) is not None and number >= 0}
+            if len(found) < len(names):
+                raise _refused(f" of {topic}", f"{self._node.name} answered with no preview")
+            return SeekPreview(**found)
+
+        return self._begun(PREVIEW_PATH, topic, channel, _place(target, word="to")).then(preview)
+
     def start_search(
         self,
         topic: str,
@@ -214,9 +230,9 @@ class NodeMessages:
                 with PACE.away():
                     document = future.result(self._cluster.request_timeout_s + 1)
         except HttpRefusedError as exc:
-            raise _refused(
-                of, f"{self._node.name} refused it: {exc.detail or exc.word or f'status {exc.status}'}"
-            ) from exc
+            refused = f"{self._node.name} refused it: {exc.detail or exc.word or f'status {exc.status}'}"
+            is_unknown = (exc.status, exc.word) == (404, "NOT_FOUND")
+            raise _refused(of, has_no_such_act(self._node) if is_unknown else refused) from exc
         except orjson.JSONDecodeError as exc:
             raise _refused(of, f"{self._node.name} answered with no JSON") from exc
         except (UnreachableError, TimeoutError, CancelledError) as exc:
@@ -231,11 +247,11 @@ def _refused(of: str, reason: str) -> ReadRefusedError:
     return ReadRefusedError(f"Nothing was read{of}: {reason}.", reason)
 
 
-def _place(target: Target | None) -> dict[str, Any]:
+def _place(target: Target | None, *, word: str = "from") -> dict[str, Any]:
     if target is None:
         return {}
     time_ms = None if target.time_ns is None else target.time_ns // NS_PER_MS
-    return {"from": target.word, "offset": target.offset, "time_ms": time_ms}
+    return {word: target.word, "offset": target.offset, "time_ms": time_ms}
 
 
 def _text(fields: Any, name: str) -> str:

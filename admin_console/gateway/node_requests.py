@@ -6,7 +6,13 @@ from typing import Any
 
 import orjson
 
-from admin_console.cluster.reading.node_info import MESSAGES_PATH, PUBLISH_PATH, PUBLISHED_PATH, NodeInfo
+from admin_console.cluster.reading.node_info import (
+    MESSAGES_PATH,
+    PREVIEW_PATH,
+    PUBLISH_PATH,
+    PUBLISHED_PATH,
+    NodeInfo,
+)
 from admin_console.cluster.reading.nodes import Node
 from admin_console.gateway.gateway import ActOrder
 from admin_console.gateway.held import Held
@@ -47,6 +53,13 @@ def why_node_lists_keys(node: Node) -> str:
     if node.info is None or node.info.takes(MESSAGES_PATH, "keys"):
         return ""
     return f"{node.name} runs {node.info.product}, which lists no messages without their keys"
+
+
+def why_node_previews_nothing(node: Node) -> str:
+    """Why a Penstock gives no preview of a rewind; "" where it does."""
+    if node.info is None or node.info.has_path(PREVIEW_PATH):
+        return ""
+    return f"{node.name} runs {node.info.product}, which has no such preview"
 
 
 def has_no_such_act(node: Node) -> str:

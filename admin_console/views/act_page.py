@@ -24,7 +24,7 @@ from admin_console.gateway.gateway import (
 )
 from admin_console.views.audited_act import NONE_TICKED, STATE_CHANGED, AuditedAct, ComplaintError, NotThereError
 from admin_console.views.node_answers import node_results, node_row
-from admin_console.views.on_nodes import CREATES, NODE, ON_MESSAGES, ON_NODES, ON_ONE, Holder
+from admin_console.views.on_nodes import CREATES, NODE, ON_MESSAGES, ON_NODES, ON_ONE, Holder, OnNodes
 from admin_console.views.question import SHOWN, Field, NodeRow, Question, reason_field, show_question
 from admin_console.views.standing import CHANGED, GONE, STILL, standing
 
@@ -155,16 +155,15 @@ class ActPage(AuditedAct):
         # the nodes that it names.
         has_all = self.action == CREATES or (NODE in self.request.POST and "ask" not in self.request.POST)
         shown = nodes.able if has_all and self.action not in ON_ONE | ON_MESSAGES else nodes.chosen
-        rows = [
-            NodeRow(
-                holder.name,
-                "; ".join(filter(None, (nodes.words_of(holder), self.undo_on(holder)))),
-                tuple(self.expected_of(holder).items()),
-                is_ticked=holder in nodes.chosen,
-            )
-            for holder in shown
-        ]
-        return nodes.posed(question, rows)
+        return nodes.posed(question, [self.row_of(nodes, holder) for holder in shown])
+
+    def row_of(self, nodes: OnNodes, holder: Holder) -> NodeRow:
+        return NodeRow(
+            holder.name,
+            "; ".join(filter(None, (nodes.words_of(holder), self.undo_on(holder)))),
+            tuple(self.expected_of(holder).items()),
+            is_ticked=holder in nodes.chosen,
+        )
 
     def ask_again(self, complaints: Iterable[str] = (), *, status: int = 400) -> HttpResponse:
         """The question with the state of this moment."""

@@ -1,7 +1,7 @@
 """One act with the nodes that do it: checked, done, and audited before and after."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property
@@ -26,7 +26,7 @@ from admin_console.gateway.gateway import (
     TopicStats,
     get_gateway,
 )
-from admin_console.views.on_nodes import NODE, OnNodes, on_nodes
+from admin_console.views.on_nodes import NODE, Holder, OnNodes, on_nodes
 from admin_console.views.question import SHOWN
 
 logger = logging.getLogger(__name__)
@@ -86,6 +86,10 @@ class AuditedAct(View):
         """The gateway's further arguments from the form. Raises ComplaintError, NotThereError."""
         return {}
 
+    def details_at(self, holder: Holder) -> Mapping[str, Any]:
+        """Further arguments for one node of several."""
+        return {}
+
     def audit_detail(self, details: dict[str, Any]) -> str:
         """Which part of the object the act is about, such as one consumer."""
         return ""
@@ -116,14 +120,15 @@ class AuditedAct(View):
         field, posted = self.expected_name(), self.request.POST
         texts = {holder.name: posted.get(f"{field}:{holder.name}", "") for holder in nodes.chosen}
         expected = {name: int(text) for name, text in texts.items() if text.isdecimal() and len(text) < 16}
+        own = {holder.name: self.details_at(holder) for holder in nodes.chosen}
         if not nodes.has_own:
-            result = self.done_beside(lambda: nodes.do(order, expected))
+            result = self.done_beside(lambda: nodes.do(order, expected, own))
         elif changed := self.gateway.changed_since(self.action, self.topic, self.channel, self.asker()):
             return ActResult(FAILED, f"{changed} Nothing was done.", STATE_CHANGED)
         else:
-            result = nodes.do(order, expected)
-        own = nodes.own_result
-        self.note(result if own is None else own)
+            result = nodes.do(order, expected, own)
+        own_result = nodes.own_result
+        self.note(result if own_result is None else own_result)
         return result
 
     def note(self, result: ActResult) -> None:

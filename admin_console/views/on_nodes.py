@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from admin_console.cluster.cluster import Cluster, get_cluster
@@ -184,12 +184,17 @@ class OnNodes:
 
     # The act.
 
-    def do(self, order: ActOrder, expected: Mapping[str, int]) -> ActResult:
+    def do(
+        self, order: ActOrder, expected: Mapping[str, int], own: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> ActResult:
         """Have all of them do it. expected: by node, the messages that the question counted there; a question that
-        counted those of all together has them in the order."""
+        counted those of all together has them in the order. own: by node, details of it alone."""
         if not expected and (complaint := self._complaint_about_counts(order)):
             return ActResult(FAILED, complaint, "COUNTS_CHANGED")
-        orders = [(holder.node, self._order_of(holder, order, expected)) for holder in self.chosen]
+        orders = [
+            (holder.node, self._order_of(holder, order, expected, (own or {}).get(holder.name, {})))
+            for holder in self.chosen
+        ]
         if self._cluster is not None and order.action in ("delete_topic", "delete_channel"):
             self.results = delete_in_order(self._cluster, orders, is_everywhere=self.is_all)
         else:
@@ -214,8 +219,10 @@ class OnNodes:
         name = f"{order.topic}/{order.channel}" if order.channel else order.topic
         return f"Nothing was done to {name}: {now_and_then(count, expected)}."
 
-    def _order_of(self, holder: Holder, order: ActOrder, expected: Mapping[str, int]) -> ActOrder:
-        details = {name: value for name, value in order.details.items() if name != "expected"}
+    def _order_of(
+        self, holder: Holder, order: ActOrder, expected: Mapping[str, int], own: Mapping[str, Any]
+    ) -> ActOrder:
+        details = {name: value for name, value in order.details.items() if name != "expected"} | dict(own)
         if holder.name in expected:
             details["expected"] = expected[holder.name]
         return replace(order, details=details)

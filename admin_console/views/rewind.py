@@ -1,9 +1,11 @@
 """Rewinding a channel: a preview first, then exactly that, even if messages are published or consumed in between.
 
-Other nodes give no preview. Where they take part, each goes to the place in its own log, once the name is typed.
+Over nodes each has its own preview, and goes to its own offset. A node without a preview, such as one of an older
+version, is not ticked; ticked, it goes to the place as its log has it then.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
@@ -11,12 +13,14 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from admin_console.answers.refusal import wants_json
-from admin_console.gateway.gateway import ReadRefusedError, SeekPreview, Target
+from admin_console.gateway.gateway import ChannelStats, ReadRefusedError, SeekPreview, Target
 from admin_console.gateway.sentences import counted
 from admin_console.messages.message_filter import OFFSET_DIGITS_MAX, is_offset, time_ns_of
 from admin_console.views.act_page import CHANNEL, ActPage
 from admin_console.views.audited_act import ComplaintError
-from admin_console.views.question import SHOWN, Choice, Field, Question, typed_name_field
+from admin_console.views.on_nodes import NODE, Holder, OnNodes
+from admin_console.views.question import SHOWN, Choice, Field, NodeRow, Question
+from admin_console.views.rewind_previews import IN_FLIGHT, consequences_of, previews_of, words_of
 
 _PLACES = {
     "start": "the oldest message in the log",
@@ -25,6 +29,8 @@ _PLACES = {
     "time": "a time",
 }
 _ON, _BACK = "on", "back"
+# Fields of a node's row: the offset of its preview, and whether it is forward.
+_AT, _ONWARD = "confirmed", "onward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,7 @@ class RewindChannel(ActPage):
     routes = {"rewind_channel": f"{CHANNEL}/~rewind/"}
 
     _preview: SeekPreview | None = None
+    _is_previewed = False  # over nodes
     _confirmed: Shown
 
     @cached_property
@@ -53,9 +60,15 @@ class RewindChannel(ActPage):
         """Whether another node is among those that rewind."""
         return self.nodes is not None and not all(one.place.is_embedded for one in self.nodes.chosen)
 
+    @cached_property
+    def _previews(self) -> dict[str, SeekPreview | str]:
+        """The preview at each node, or the reason why it has none, without a full stop. Raises ComplaintError."""
+        assert self.nodes is not None
+        return previews_of(self.nodes.able, self.topic, self.channel, self._target())
+
     def question(self) -> Question:
         if self._is_over_nodes:
-            return self._over_nodes()
+            return self._of_previews() if self._is_previewed else self._over_nodes()
         if self._preview is None:
             return self._where()
         preview, shown = self._preview, self._shown(self._preview)
@@ -63,7 +76,7 @@ class RewindChannel(ActPage):
         hidden |= {"confirmed": str(shown.offset), "previewed": shown.text()}
         return self.pose(
             f"Rewind {self.name}",
-            [*_consequences(preview, is_on=shown.is_on), *self._of_quarantined(is_on=shown.is_on)],
+            [*consequences_of(preview, is_on=shown.is_on), *self._of_quarantined(is_on=shown.is_on)],
             [Field(name, name, kind="hidden", value=value) for name, value in hidden.items()],
             button=f"Rewind {self.name} to offset {shown.offset:,}",
             is_dangerous=True,
@@ -86,7 +99,7 @@ class RewindChannel(ActPage):
             f"Rewind {self.name}",
             [
                 f"The channel has a depth of {depth:,} now. Going back repeats messages; going forward skips them.",
-                _IN_FLIGHT,
+                IN_FLIGHT,
                 "The preview shows the result in counts. Nothing is done before you confirm it.",
             ],
             self._place_fields(),
@@ -94,17 +107,55 @@ class RewindChannel(ActPage):
         )
 
     def _over_nodes(self) -> Question:
-        """One step: the counts are those of the nodes' rows."""
+        """The first step over nodes; the rows have the counts of now."""
         return self.pose(
             f"Rewind {self.name}",
             [
                 "Each node goes to this place in its own log. Going back repeats messages; going forward skips them.",
-                _IN_FLIGHT,
-                "There is no preview over nodes: the result of each has the new depth. A node alone takes an offset.",
+                IN_FLIGHT,
+                "The preview shows each node's result in counts. Nothing is done before you confirm it.",
+                "An offset is a place in the log of one node: tick one for it.",
             ],
-            [*self._place_fields(), typed_name_field(self.name)],
+            self._place_fields(),
+            button="Preview",
+        )
+
+    def _of_previews(self) -> Question:
+        """The second step over nodes: each row is a node's preview."""
+        fields = {name: self._given(name) for name in ("place", "offset", "at")} | {"previewed": self._choice()}
+        lacking = [one for one in self._previews.values() if isinstance(one, str)]
+        return self.pose(
+            f"Rewind {self.name}",
+            [
+                "Each node goes to its offset, also when messages are published or consumed in the meantime.",
+                IN_FLIGHT,
+                *([_WITHOUT_PREVIEW] if lacking else []),
+            ],
+            [Field(name, name, kind="hidden", value=value) for name, value in fields.items()],
             is_dangerous=True,
         )
+
+    def posed(self) -> Question:
+        question = super().posed()
+        ticked = [row.name for row in question.nodes if row.is_ticked]
+        if not self._is_previewed or not question.nodes or len(ticked) == len(question.nodes):
+            return question
+        # A node without a preview is not ticked.
+        where = f" on {ticked[0] if len(ticked) == 1 else counted(len(ticked), 'node')}" if ticked else ""
+        return replace(question, title=f"Rewind {self.name}{where}")
+
+    def row_of(self, nodes: OnNodes, holder: Holder) -> NodeRow:
+        row = super().row_of(nodes, holder)
+        if not self._is_previewed:
+            return row
+        preview = self._previews.get(holder.name, "it does not answer")
+        if isinstance(preview, str):
+            return replace(row, words=f"{row.words}; no preview: {preview}", is_ticked=False)
+        is_on = self._shown(preview).is_on
+        stats = holder.stats(self.channel)
+        quarantined = stats.quarantined_count if isinstance(stats, ChannelStats) else 0
+        words = words_of(preview, is_on=is_on, quarantined=quarantined)
+        return replace(row, words=words, expected=((_AT, preview.offset), (_ONWARD, int(is_on))))
 
     def _place_fields(self) -> list[Field]:
         chosen = self._given("place") or "start"
@@ -133,8 +184,10 @@ class RewindChannel(ActPage):
         return Shown(self._choice(), preview.offset, is_on)
 
     def post(self, request: HttpRequest, **_: str) -> HttpResponse:
-        if self._is_over_nodes or (self.nodes is not None and not self.nodes.chosen):
+        if self.nodes is not None and not self.nodes.chosen:
             return super().post(request)
+        if self._is_over_nodes:
+            return self._post_over_nodes(request)
         complaints: tuple[str, ...] = ()
         try:
             if request.POST.get("confirmed"):
@@ -150,16 +203,38 @@ class RewindChannel(ActPage):
             return self._unconfirmed(complaints)
         return self.ask_again(complaints)
 
+    def _post_over_nodes(self, request: HttpRequest) -> HttpResponse:
+        complaints: tuple[str, ...] = ()
+        try:
+            # For an offset that no log has, or several have, there is nothing to preview.
+            self._details_over_nodes()
+            self._is_previewed = True
+            if "previewed" in request.POST:
+                if request.POST["previewed"] == self._choice():
+                    return super().post(request)
+                complaints = (_OTHER_PLACE,)
+        except ComplaintError as exc:
+            complaints = exc.sentences
+        if wants_json(request):
+            return self._unconfirmed(complaints)
+        return self.ask_again(complaints)
+
     def _unconfirmed(self, complaints: tuple[str, ...]) -> JsonResponse:
         """The preview for a script: sent once more with the fields of `form`, it is confirmed."""
         shown = self.gateway.mark(self.topic, self.channel)
-        question = self.question()
+        question = self.posed()
+        form: dict[str, Any] = {field.name: field.value for field in question.fields if field.kind == "hidden"}
         body = {
             "ok": False,
             "message": " ".join(complaints or question.consequences),
             "code": "NOT_CONFIRMED",
-            "form": {field.name: field.value for field in question.fields if field.kind == "hidden"} | {SHOWN: shown},
+            "form": form | {SHOWN: shown},
         }
+        if question.nodes:
+            form = {f"{name}:{row.name}": value for row in question.nodes for name, value in row.expected} | form
+            ticked = [row.name for row in question.nodes if row.is_ticked]
+            body["form"] = form | {SHOWN: shown, NODE: ticked}
+            body["nodes"] = [{"node": row.name, "message": row.words} for row in question.nodes]
         return JsonResponse(body, status=400 if complaints else 409)
 
     def _still_true(self) -> Shown:
@@ -173,9 +248,7 @@ class RewindChannel(ActPage):
         word, _, choice = previewed.partition(" ")
         shown = Shown(choice, offset, word == _ON) if previewed else self._unmarked(offset, now)
         if shown.choice != self._choice():
-            raise ComplaintError(
-                "You chose another place after the preview. Nothing was done. The preview below is for that place."
-            )
+            raise ComplaintError(_OTHER_PLACE)
         if offset < now.oldest_offset and not shown.is_on:
             raise ComplaintError(
                 f"The log has removed the messages before offset {now.oldest_offset:,} since the preview: the channel "
@@ -220,12 +293,19 @@ class RewindChannel(ActPage):
         return {"target": Target(offset=shown.offset), "keep_finished": shown.is_on, "is_exact": not shown.is_on}
 
     def _details_over_nodes(self) -> dict[str, Any]:
+        """The place, for nodes without a preview; `details_at` has the offset of the others."""
         assert self.nodes is not None
-        self.check_typed_name()
         target = self._target()
         if target.offset is not None and len(self.nodes.chosen) > 1:
             raise ComplaintError("An offset is a place in the log of one node: tick one. Nothing was done.")
-        return {"target": target, "keep_finished": target.word == "end"}
+        return {"target": target}
+
+    def details_at(self, holder: Holder) -> Mapping[str, Any]:
+        offset = self.request.POST.get(f"{_AT}:{holder.name}", "")
+        if not self._is_over_nodes or not is_offset(offset):
+            return {}
+        is_on = self.request.POST.get(f"{_ONWARD}:{holder.name}") == "1"
+        return {"target": Target(offset=int(offset)), "keep_finished": is_on, "is_exact": not is_on}
 
     def audit_detail(self, details: dict[str, Any]) -> str:
         target = details.get("target")
@@ -234,34 +314,7 @@ class RewindChannel(ActPage):
         return f"offset {target.offset}" if target.offset is not None else self._choice()
 
 
-_IN_FLIGHT = "Messages in flight are taken from their consumers, whose FIN then comes too late."
-
-
-def _consequences(preview: SeekPreview, *, is_on: bool) -> list[str]:
-    """The sentences of a preview. The offset is fixed from here on: later messages come after it."""
-    is_empty = preview.oldest_offset >= preview.end_offset
-    there = (
-        "the topic holds no message"
-        if is_empty
-        else f"the topic holds offsets {preview.oldest_offset:,} to {preview.end_offset - 1:,}"
-    )
-    if is_on:
-        skipped_count = max(0, preview.depth_now - preview.depth)
-        skipped = counted(skipped_count, "message") if skipped_count else "no message"
-        return [
-            f"The channel continues at offset {preview.offset:,} ({there}).",
-            (
-                f"It skips {skipped} that it has not finished, and delivers messages from that offset on: "
-                f"{counted(preview.depth, 'message')} so far, and messages published in the meantime."
-            ),
-            _IN_FLIGHT,
-            *(["While the log keeps skipped messages, Rewind can bring them back."] if skipped_count else []),
-        ]
-    return [
-        f"The channel goes back to offset {preview.offset:,} ({there}).",
-        (
-            f"It delivers {counted(preview.depth, 'message')} from there on, finished ones again, and messages "
-            f"published in the meantime. Unfinished now: {counted(preview.depth_now, 'message')}."
-        ),
-        _IN_FLIGHT,
-    ]
+_OTHER_PLACE = "You chose another place after the preview. Nothing was done. The preview below is for that place."
+_WITHOUT_PREVIEW = (
+    "A node without a preview is not ticked. If you tick it, it goes to the place as its own log has it at that moment."
+)

@@ -1,6 +1,7 @@
 """Acts on what several nodes have: which of them, the question by node, a row for each, one row in the audit list."""
 
 import re
+import time
 from collections.abc import Mapping
 from html import escape, unescape
 from pathlib import Path
@@ -14,6 +15,7 @@ from admin_console.gateway.gateway import ActOrder, ActResult
 from admin_console.views import bulk_acts, on_nodes
 from admin_console.views.on_nodes import OnNodes
 from admin_console.vocabulary.roles import Role
+from queue_engine.service.http.api import reference
 from tests.support.fake_node import FakeNode
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.pages.cluster_console import ClusterConsole, cluster_console
@@ -532,10 +534,12 @@ def test_a_fault_of_one_act_of_a_selection_leaves_the_others_their_results(
         console.see_topic("orders", 1)
         do = OnNodes.do
 
-        def faulty(nodes: OnNodes, order: ActOrder, expected: Mapping[str, int]) -> ActResult:
+        def faulty(
+            nodes: OnNodes, order: ActOrder, expected: Mapping[str, int], own: Mapping[str, Mapping[str, object]]
+        ) -> ActResult:
             if order.topic == "orders":
                 raise RuntimeError("Session is closed")
-            return do(nodes, order, expected)
+            return do(nodes, order, expected, own)
 
         monkeypatch.setattr(OnNodes, "do", faulty)
         on = {"on": ["orders", "clicks"]}
@@ -676,33 +680,58 @@ def test_a_nodes_page_hides_it_from_consumers_as_lookup_does(tmp_path: Path) -> 
             assert re.search(r'aria-disabled="true" title="Needs the role [^"]*">Tombstone…', html)
 
 
-def test_a_channel_is_rewound_on_other_penstocks_and_the_rest_again_to_the_same_place(tmp_path: Path) -> None:
-    rewind = "/topics/orders/billing/~rewind/"
-    orders = topic("orders", channel("billing", depth=3))
-    done = (200, {}, b'{"offset":0,"oldest_offset":0,"end_offset":9,"depth":9}')
+REWIND = "/topics/orders/billing/~rewind/"
+PENSTOCK = "1.3.0+penstock.0.2.0"
+
+
+def preview_of(**figures: int) -> dict[str, int]:
+    """The answer of a node's /channel/seek/preview."""
+    found = {"offset": 0, "next_offset": 7, "oldest_offset": 0, "end_offset": 9, "depth": 9, "depth_now": 3}
+    return {**found, **figures}
+
+
+def test_a_rewind_over_nodes_has_a_preview_of_each_and_goes_exactly_there(tmp_path: Path) -> None:
+    orders = topic("orders", channel("billing", depth=3, quarantined_count=2))
+    done = (200, {}, b'{"offset":2,"oldest_offset":2,"end_offset":9,"depth":7}')
     with (
         nsqd(4) as a,
-        FakeNsqd.of(orders, version="1.3.0+penstock.0.2.0") as b,
+        FakeNsqd.of(orders, version=PENSTOCK) as b,
         cluster_console(tmp_path, a, b) as console,
     ):
         own_orders(console, 5)
         console.see_topic("orders", 2)
+        b.answers["/channel/seek/preview"] = preview_of(offset=2, oldest_offset=2, depth=7)
         b.answers["/channel/seek"] = (403, {}, b'{"message":"NOT_ALLOWED"}')
         browser = client_of(make_user())
-        question = browser.get(rewind, headers=DIALOG).content.decode()
+        question = browser.get(REWIND, headers=DIALOG).content.decode()
         assert "Rewind orders/billing on 2 nodes" in words(question)
         assert f"{a.address} is an nsqd and keeps no past messages." in words(question)
         assert nodes_in(question) == sorted([b.address, console.own])
-        form = {**fields_of(question), "place": "offset", "offset": "0", "typed_name": "orders/billing"}
+        form = {**fields_of(question), "place": "offset", "offset": "0"}
         assert (
-            "An offset is a place in the log of one node" in browser.post(rewind, form, headers=JSON).json()["message"]
+            "An offset is a place in the log of one node" in browser.post(REWIND, form, headers=JSON).json()["message"]
         )
-        unconfirmed = {**form, "place": "start", "typed_name": ""}
-        assert "Type orders/billing to confirm" in browser.post(rewind, unconfirmed, headers=JSON).json()["message"]
+        form |= {"place": "start", "offset": ""}
+        preview = browser.post(REWIND, form, headers=DIALOG).content.decode()
+        text = words(preview)
+        # 5 messages, of which none was delivered: going there is forward.
+        assert f"{console.own} : it continues at offset 0 (the topic holds offsets 0 to 4), skips no message" in text
+        assert (
+            f"{b.address} : it goes back to offset 2 (the topic holds offsets 2 to 8) and delivers 7 messages from"
+            " there on, finished ones again; unfinished now: 3 messages; 2 quarantined messages not counted: none stays"
+            in text
+        )
         assert b.acts == []
-        answer = browser.post(rewind, {**form, "place": "start", "reason": "replay"}, headers=DIALOG).content.decode()
+        assert not AuditRow.objects.exists()
+        # The place of the preview counts, and no other.
+        other = {**fields_of(preview), "place": "end"}
+        assert (
+            "You chose another place after the preview" in browser.post(REWIND, other, headers=JSON).json()["message"]
+        )
+        form = {**fields_of(preview), "reason": "replay"}
+        answer = browser.post(REWIND, form, headers=DIALOG).content.decode()
         assert "done on 1 of 2 nodes" in words(answer)
-        assert f"✓ {console.own} : Rewound orders/billing: its depth is 5 now." in words(answer)
+        assert f"✓ {console.own} : Rewound orders/billing" in words(answer)
         row = last_row()
         assert (row.action, row.verdict, row.reason) == ("rewind_channel", Verdict.FAILED, "replay")
         assert sorted(row.detail.split("; ")) == sorted([f"{console.own} done", f"{b.address} NOT_ALLOWED"])
@@ -711,14 +740,55 @@ def test_a_channel_is_rewound_on_other_penstocks_and_the_rest_again_to_the_same_
         question = browser.get(unescape(again), headers=DIALOG).content.decode()
         assert nodes_in(question) == [b.address]
         assert re.search(r'<option\s+value="start" selected', question)
-        form = {**fields_of(question), "place": "start", "typed_name": "orders/billing"}
-        answer = browser.post(rewind, form, headers=JSON).json()
+        # A script confirms the form that it gets.
+        shown = browser.post(REWIND, {**fields_of(question), "place": "start"}, headers=JSON)
+        assert (shown.status_code, shown.json()["code"]) == (409, "NOT_CONFIRMED")
+        assert shown.json()["nodes"][0]["message"].startswith("it goes back to offset 2")
+        answer = browser.post(REWIND, shown.json()["form"], headers=JSON).json()
         assert answer["ok"]
-        assert answer["message"] == f"{b.address}: Rewound orders/billing to offset 0: its depth is 9 now."
-        assert b.acts[-1].query == {"topic": "orders", "channel": "billing", "to": "start"}
+        assert answer["message"] == f"{b.address}: Rewound orders/billing to offset 2: its depth is 7 now."
+        exactly = {"offset": "2", "keep_finished": "false", "exact": "true"}
+        assert b.acts[-1].query == {"topic": "orders", "channel": "billing", **exactly}
+        # One other node alone takes an offset; forward, it repeats nothing that is finished meanwhile.
+        b.answers["/channel/seek/preview"] = preview_of(offset=8, depth=1)
+        ahead = {"node": b.address, "place": "offset", "offset": "8"}
+        preview = browser.post(REWIND, ahead, headers=DIALOG).content.decode()
+        assert "continues at offset 8 (the topic holds offsets 0 to 8), skips 2 messages" in words(preview)
+        assert browser.post(REWIND, fields_of(preview), headers=JSON).json()["ok"]
+        assert b.acts[-1].query["keep_finished"] == "true"
         # This server alone shows its preview first.
-        preview = browser.post(rewind, {"node": console.own, "place": "start"}, headers=DIALOG).content.decode()
+        preview = browser.post(REWIND, {"node": console.own, "place": "start"}, headers=DIALOG).content.decode()
         assert "The channel continues at offset 0 (the topic holds offsets 0 to 4)" in words(preview)
+
+
+def test_a_node_without_a_preview_costs_its_row_of_a_rewind(tmp_path: Path) -> None:
+    orders = topic("orders", channel("billing", depth=3))
+    old, odd, slow = (FakeNsqd.of(orders, version=PENSTOCK) for _ in range(3))
+    paths = {path: one for path, one in reference()["paths"].items() if path != "/channel/seek/preview"}
+    old.answers["/openapi.json"] = {"paths": paths}
+    odd.answers["/channel/seek/preview"] = {**preview_of(), "depth": "many"}
+    with old, odd, slow, cluster_console(tmp_path, old, odd, slow, timeout_s=1.0) as console:
+        own_orders(console, 5)
+        console.see_topic("orders", 3)
+        slow.answers["/channel/seek/preview"] = lambda: time.sleep(3) or {}  # type: ignore[func-returns-value]
+        old.answers["/channel/seek"] = (200, {}, b'{"offset":0,"oldest_offset":0,"end_offset":9,"depth":9}')
+        browser = client_of(make_user())
+        form = fields_of(browser.get(REWIND, headers=DIALOG).content.decode())
+        preview = browser.post(REWIND, {**form, "place": "end"}, headers=DIALOG).content.decode()
+        text = words(preview)
+        assert f"no preview: {old.address} runs Penstock 0.2.0, which has no such preview" in text
+        assert f"no preview: {odd.address} answered with no preview" in text
+        assert re.search(rf"no preview: {slow.address}[^ ]* did not answer", text), text
+        assert f"Rewind orders/billing on {console.own}" in text
+        assert nodes_in(preview) == [console.own]
+        assert "A node without a preview is not ticked." in text
+        # Ticked by hand, it goes to the place in its own log.
+        sent = {**fields_of(preview), "node": ["", old.address, console.own]}
+        assert browser.post(REWIND, sent, headers=JSON).json()["ok"]
+        assert old.acts[-1].query == {"topic": "orders", "channel": "billing", "to": "end"}
+        assert (odd.acts, slow.acts) == ([], [])
+        (own,) = console.engine.calls.stats(topic="orders").result(10).topics
+        assert own.channels[0].depth == 0
 
 
 def test_a_topic_is_created_on_the_nodes_that_are_ticked(tmp_path: Path) -> None:

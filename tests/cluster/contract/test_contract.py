@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from admin_console.gateway.gateway import DONE, FAILED
+from admin_console.gateway.gateway import DONE, FAILED, ReadRefusedError
 from queue_engine.engine.acts.log_acts import Target
 from queue_engine.vocabulary.acts.table import ACTS, kinds_of
 from tests.cluster.contract.conftest import NodeAtWork
@@ -127,6 +127,24 @@ def test_what_an_nsqd_can_not_do_is_refused_with_its_reason_and_a_penstock_does_
             assert node.gateway.why_not(action) == ""
     # The rewind to the end skipped them.
     assert node.depth(topic, "billing") == (2 if node.is_nsqd else 0)
+
+
+def test_a_rewind_is_previewed_and_goes_exactly_there(node: NodeAtWork, topic: str) -> None:
+    if node.is_nsqd:
+        return  # it keeps no past messages: the test above has the refusal
+    node.hold(topic, "billing", messages=3)
+    assert node.act("finish_messages", topic, "billing", offsets=[0, 2]).verdict == DONE
+    preview = node.gateway.begin_seek_preview(topic, "billing", Target(word="start"))()
+    assert (preview.offset, preview.oldest_offset, preview.end_offset) == (0, 0, 3)
+    assert (preview.depth, preview.depth_now, node.depth(topic, "billing")) == (3, 1, 1)
+    with pytest.raises(ReadRefusedError, match="offset 4 of .* is beyond its end, 3"):
+        node.gateway.begin_seek_preview(topic, "billing", Target(offset=4))()
+    onward = {"target": Target(offset=1), "keep_finished": True, "is_exact": False}
+    assert node.act("rewind_channel", topic, "billing", **onward).verdict == DONE
+    assert node.depth(topic, "billing") == 1, "2 was finished and stays so"
+    back = {"target": Target(offset=1), "keep_finished": False, "is_exact": True}
+    assert node.act("rewind_channel", topic, "billing", **back).verdict == DONE
+    assert node.depth(topic, "billing") == 2
 
 
 def test_single_messages_have_a_result_each(node: NodeAtWork, topic: str) -> None:
