@@ -234,7 +234,9 @@ class RewindChannel(ActPage):
             form = {f"{name}:{row.name}": value for row in question.nodes for name, value in row.expected} | form
             ticked = [row.name for row in question.nodes if row.is_ticked]
             body["form"] = form | {SHOWN: shown, NODE: ticked}
-            body["nodes"] = [{"node": row.name, "message": row.words} for row in question.nodes]
+            body["nodes"] = [
+                {"node": row.name, "message": row.words, "is_ticked": row.is_ticked} for row in question.nodes
+            ]
         return JsonResponse(body, status=400 if complaints else 409)
 
     def _still_true(self) -> Shown:

@@ -743,7 +743,9 @@ def test_a_rewind_over_nodes_has_a_preview_of_each_and_goes_exactly_there(tmp_pa
         # A script confirms the form that it gets.
         shown = browser.post(REWIND, {**fields_of(question), "place": "start"}, headers=JSON)
         assert (shown.status_code, shown.json()["code"]) == (409, "NOT_CONFIRMED")
-        assert shown.json()["nodes"][0]["message"].startswith("it goes back to offset 2")
+        (row_shown,) = [one for one in shown.json()["nodes"] if one["is_ticked"]]
+        assert row_shown["node"] == b.address
+        assert row_shown["message"].startswith("it goes back to offset 2")
         answer = browser.post(REWIND, shown.json()["form"], headers=JSON).json()
         assert answer["ok"]
         assert answer["message"] == f"{b.address}: Rewound orders/billing to offset 2: its depth is 7 now."

@@ -8,8 +8,11 @@
 All acts are audited.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from queue_engine.delivery.stats import Outcome
 from queue_engine.engine.acts.log_acts import SeekPreview
 from queue_engine.engine.engine import Engine
 from queue_engine.engine.engine_calls import ENGINE_ACTS
@@ -100,8 +103,10 @@ class ActRoutes:
         except Refusal as refusal:
             self._audit.refuse(head, "rewind_channel", topic, channel, refusal, answer)
             return
-        done = log_answers.seek_response(preview)
-        self._act(head, "rewind_channel", topic, channel, answer, done, **details)
+        # The act counts what is left: with keep_finished that is less than the preview's.
+        self._act(
+            head, "rewind_channel", topic, channel, answer, partial(log_answers.seek_response, preview), **details
+        )
 
     def _seek_preview(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         answer(log_answers.preview_response(self._preview(query_of(head.path, head.raw_query))))
@@ -130,7 +135,7 @@ class ActRoutes:
         topic: str,
         channel: str,
         answer: Answer,
-        done_response: Response | None = None,
+        respond: Callable[[Outcome], Response] | None = None,
         **details: Any,
     ) -> None:
         names = (topic, channel) if channel else (topic,)
@@ -138,7 +143,7 @@ class ActRoutes:
         def act() -> Done:
             outcome, ticket = ENGINE_ACTS[action].on(self._engine)(*names, **details)
             shown = details if of_act(action).is_detailed else {}
-            return done_response or _EMPTY, ticket, outcome, shown
+            return (lambda: respond(outcome)) if respond is not None else _EMPTY, ticket, outcome, shown
 
         if not self._audit.asks_first:
             self._audit.carry_out(head, action, topic, channel, answer, act)

@@ -26,8 +26,9 @@ _NO_ROOM = (
     "console's disk and try again"
 )
 
-# The answer, the ticket that has to be done before it is sent, and the outcome and details for the audit list.
-Done = tuple[Response, Ticket, Outcome, Mapping[str, Any]]
+# The answer (or its maker, of one that needs the outcome), the ticket that has to be done before it is sent, and the
+# outcome and details for the audit list.
+Done = tuple[Response | Callable[[], Response], Ticket, Outcome, Mapping[str, Any]]
 
 
 class HttpAudit:
@@ -154,7 +155,7 @@ class HttpAudit:
                     actor=head.actor,
                 )
             )
-            answer(response)
+            answer(response() if callable(response) else response)
 
         ticket.when_done(settled)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from queue_engine.delivery.stats import Outcome
 from queue_engine.engine.acts.log_acts import SeekPreview
 from queue_engine.service.http.exchange.response import Response
 from queue_engine.service.http.reference.content_types import BINARY, JSON
@@ -106,7 +107,7 @@ def preview_response(preview: SeekPreview) -> Response:
     return Response(200, orjson.dumps(asdict(preview)), JSON)
 
 
-def seek_response(preview: SeekPreview) -> Response:
+def seek_response(preview: SeekPreview, done: Outcome) -> Response:
     return Response(
         200,
         orjson.dumps(
@@ -114,7 +115,7 @@ def seek_response(preview: SeekPreview) -> Response:
                 "offset": preview.offset,
                 "oldest_offset": preview.oldest_offset,
                 "end_offset": preview.end_offset,
-                "depth": preview.depth,
+                "depth": done.depth + done.deferred,
             }
         ),
         JSON,

@@ -222,7 +222,8 @@ class ReadRoutes:
         do = partial(act, self._engine, query, maker_of(head, names[0]))
         if head.method != "POST":  # a list changes nothing, and has no row
             try:
-                answer(do()[0])
+                response = do()[0]
+                answer(response() if callable(response) else response)
             except PenstockError as exc:
                 raise act_refusal(exc) from exc
             return

@@ -137,7 +137,7 @@ def test_a_rewind_is_previewed_and_goes_exactly_there(node: NodeAtWork, topic: s
     preview = node.gateway.begin_seek_preview(topic, "billing", Target(word="start"))()
     assert (preview.offset, preview.oldest_offset, preview.end_offset) == (0, 0, 3)
     assert (preview.depth, preview.depth_now, node.depth(topic, "billing")) == (3, 1, 1)
-    with pytest.raises(ReadRefusedError, match="offset 4 of .* is beyond its end, 3"):
+    with pytest.raises(ReadRefusedError, match=r"offset 4 of .* is beyond its end, 3"):
         node.gateway.begin_seek_preview(topic, "billing", Target(offset=4))()
     onward = {"target": Target(offset=1), "keep_finished": True, "is_exact": False}
     assert node.act("rewind_channel", topic, "billing", **onward).verdict == DONE

@@ -190,7 +190,7 @@ MESSAGE_PAGE = record(
 )
 SEEK = record(
     {"offset": COUNT, "oldest_offset": COUNT, "end_offset": COUNT, "depth": COUNT},
-    text="offset: where the channel goes on. depth: the messages from there on.",
+    text="offset: where the channel goes on. depth: the messages that it delivers from there on.",
 )
 SEEK_PREVIEW = record(
     dict.fromkeys(("offset", "next_offset", "oldest_offset", "end_offset", "depth", "depth_now"), COUNT),
