@@ -108,6 +108,10 @@ DATABASES: dict[str, dict[str, Any]] = {
         },
     }
 }
+DATABASE_ROUTERS = ["admin_console.database.own_tables.OwnTables"]
+# Django's log-in brings groups, permissions and content types, which have no rows here: the console has its own roles.
+# A first start applies 6 migrations instead of 20.
+MIGRATION_MODULES = {"auth": None, "contenttypes": None}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # Accounts. Sessions that the disk refuses wait in memory.

@@ -20,7 +20,7 @@ STARTS: dict[str, tuple[str, float, set[str]]] = {
     "serve": (
         "import django; django.setup(); import admin_console.management.commands.serve",
         24,
-        {"django", "numpy", "plotly", "sqlglot"},
+        {"django", "numpy", "plotly"},
     ),
 }
 SHOWN = "import sys, atexit; atexit.register(lambda: print(*sys.modules)); "

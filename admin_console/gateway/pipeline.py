@@ -17,7 +17,6 @@ from queue_engine.lake.archive.listing import ArchiveListing
 from queue_engine.lake.archive.summary import ArchivedTopic
 from queue_engine.lake.directory.lake_lock import LakeHolder, holder_of
 from queue_engine.lake.directory.status_file import BrokenStatusFileError
-from queue_engine.lake.expression.expressions import parse_expression
 from queue_engine.lake.housekeeping.limits import ArchiveLimits, read_limits, write_limits
 from queue_engine.lake.housekeeping.report import HousekeepingReport, HousekeepingRun, read_report
 from queue_engine.lake.job import requests as job_requests
@@ -376,6 +375,9 @@ class Pipeline:
 
 def complaint_about(expression: str) -> str:
     """A complaint about a boolean expression, a sentence; "" for a valid one."""
+    # Here, since it needs sqlglot, which takes as long to import as a twentieth of a start.
+    from queue_engine.lake.expression.expressions import parse_expression
+
     try:
         parse_expression(expression)
     except ExpressionError as exc:

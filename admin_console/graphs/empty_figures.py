@@ -4,7 +4,7 @@ Colours are names of the page's own custom properties, `var(--series-1)`; the sc
 in the theme that is on, and again when it changes. So a line has the colour of its legend in both.
 """
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import plotly.graph_objects as go
 
@@ -34,22 +34,27 @@ KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {
 PAST_KINDS: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {"channel": {"latency": ((1, 3, 2), "milliseconds")}}
 
 
-def empty_figure(series: tuple[int, ...], unit: str) -> go.Figure:
-    """One empty figure with a line for each number of `series` (the colours)."""
+@cache
+def _trace(number: int, unit: str) -> dict[str, object]:
+    """A line without points in the colour `number`."""
     # The script in the page words durations: 340 ms, 14m 02s.
     hover = {"per second": "%{y:,.4~g}/s", "messages": "%{y:,.0f}", "milliseconds": "%{text}"}[unit]
-    traces = [
-        go.Scatter(
-            x=[],
-            y=[],
-            mode="lines",
-            # A second without a snapshot is a gap.
-            connectgaps=False,
-            line=go.scatter.Line(color=f"var(--series-{number})", width=1.5),
-            hovertemplate=hover,
-        )
-        for number in series
-    ]
+    trace = go.Scatter(
+        x=[],
+        y=[],
+        mode="lines",
+        # A second without a snapshot is a gap.
+        connectgaps=False,
+        line=go.scatter.Line(color=f"var(--series-{number})", width=1.5),
+        hovertemplate=hover,
+    )
+    made: dict[str, object] = trace.to_plotly_json()
+    return made
+
+
+@cache
+def _layout() -> dict[str, object]:
+    """The layout of every graph. Plotly takes some milliseconds to check one, so all graphs share it."""
     axis = {"color": "var(--muted)", "zeroline": False, "showline": False, "tickfont": {"size": 11}}
     layout = go.Layout(
         # Without this plotly adds its own look, seven kilobytes of it.
@@ -93,14 +98,18 @@ def empty_figure(series: tuple[int, ...], unit: str) -> go.Figure:
         ),
         uirevision="penstock",  # a zoom stays while seconds are added
     )
-    return go.Figure(data=traces, layout=layout)
+    made: dict[str, object] = layout.to_plotly_json()
+    return made
 
 
 @lru_cache(maxsize=len(KINDS))
 def figures_json(page: str) -> dict[str, object]:
     """All figures of a page by the graph's name, as plain JSON values; made once a process."""
     kinds = KINDS[page] | PAST_KINDS.get(page, {})
-    return {name: empty_figure(series, unit).to_plotly_json() for name, (series, unit) in kinds.items()}
+    return {
+        name: {"data": [_trace(number, unit) for number in series], "layout": _layout()}
+        for name, (series, unit) in kinds.items()
+    }
 
 
 def warm() -> None:

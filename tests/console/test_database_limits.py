@@ -11,7 +11,8 @@ from sqlite3 import connect
 import pytest
 from django.conf import settings
 
-from tests.console.audit.test_chain import DATABASE, migrated
+from admin_console.database.version import complaint_about_version
+from tests.console.audit.test_chain import DATABASE, migrate, migrated
 from tests.support.processes.server import ROOT
 
 __all__ = ["migrated"]
@@ -50,6 +51,29 @@ print(Session.objects.get().session_key)
 database.close()
 connections.close_all()
 """
+
+
+def tables_of(path: Path) -> set[str]:
+    with closing(connect(path)) as database:
+        return {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+@pytest.mark.slow(reason="starts processes")
+def test_a_new_database_has_the_tables_that_the_console_uses_and_an_older_one_keeps_its_own(
+    migrated: Path, tmp_path: Path
+) -> None:
+    used = {"admin_console_auditrow", "admin_console_user", "django_migrations", "django_session", "sqlite_sequence"}
+    assert tables_of(migrated / DATABASE) == used
+    path = tmp_path / DATABASE
+    copyfile(migrated / DATABASE, path)
+    with closing(connect(path)) as database, database:
+        database.execute("CREATE TABLE auth_group (id integer PRIMARY KEY, name varchar(150))")
+        done = ("auth", "0012_alter_user_first_name_max_length", "2026-01-01")
+        database.execute("INSERT INTO django_migrations (app, name, applied) VALUES (?, ?, ?)", done)
+    assert complaint_about_version(path) == ""
+    migrated_again = migrate(tmp_path)
+    assert migrated_again.returncode == 0, migrated_again.stderr
+    assert tables_of(path) == {*used, "auth_group"}
 
 
 @pytest.mark.slow(reason="starts a process")

@@ -33,6 +33,8 @@ WRITTEN_BY_FUNCTIONS = {
     "paths._made_key",
     "cluster.reading.node_stats._is_valid",
     "gateway.tokens._complaint_of",
+    "graphs.empty_figures._layout",
+    "graphs.empty_figures._trace",
     "graphs.empty_figures.figures_json",
     "graphs.plotly_asset.plotly_style_ids",
     "graphs.plotly_asset.plotly_url",

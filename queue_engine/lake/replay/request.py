@@ -2,10 +2,13 @@
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from queue_engine.lake.expression.expressions import Expression, parse_expression
 from queue_engine.vocabulary.errors import PipelineError
 from queue_engine.vocabulary.names import is_valid_name
+
+if TYPE_CHECKING:
+    from queue_engine.lake.expression.expressions import Expression
 
 RATE_MAX = 10_000_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -33,7 +36,7 @@ class ReplayRequest:
     rate_per_s: int | None = None
     server: str = ""
 
-    def check(self) -> Expression | None:
+    def check(self) -> "Expression | None":
         """Returns the parsed expression; None without one. Raises ExpressionError, and PipelineError for any other
         field that is not valid."""
         check_id(self.replay_id)
@@ -49,7 +52,11 @@ class ReplayRequest:
         check_rate(self.rate_per_s)
         if not all(isinstance(one, str) for one in (self.key, self.expression, self.server)):
             raise PipelineError("key, expression and server must be texts")
-        return parse_expression(self.expression) if self.expression else None
+        if not self.expression:
+            return None
+        from queue_engine.lake.expression.expressions import parse_expression  # here, since it needs sqlglot
+
+        return parse_expression(self.expression)
 
 
 def check_rate(rate_per_s: int | None) -> None:
