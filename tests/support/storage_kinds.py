@@ -7,14 +7,15 @@ nothing to do with storage in ONCE, each with the reason.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
-
-import pytest
+from typing import TYPE_CHECKING, Any, Literal
 
 from queue_engine.storage.disk_queue.store import KIND as DISK_QUEUE
 from queue_engine.storage.log_store.log_topic_store import KIND as LOG
 from queue_engine.vocabulary.options.option import flag_of
 from queue_engine.vocabulary.options.options import Options
+
+if TYPE_CHECKING:
+    import pytest  # servers of their own process import this module, and pytest takes as long as the engine
 
 # Folder of tests/ → the scope of its fixture `storage_kind`. Tests are put in order by kind within it: in "clients" a
 # server lasts for the tests of a file and a kind, in "browser" for all of a kind.
@@ -303,7 +304,7 @@ _chosen = {"storage": ""}
 
 
 @contextmanager
-def chosen(request: pytest.FixtureRequest) -> Iterator[str]:
+def chosen(request: "pytest.FixtureRequest") -> Iterator[str]:
     """The kind that a fixture's parameter names, "" without one: what `engine_options` and `server_flags` add
     meanwhile."""
     _chosen["storage"] = getattr(request, "param", "")
