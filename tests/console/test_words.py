@@ -6,6 +6,7 @@ Names of the HTTP API, of fields and of columns stay as they are: what has a cap
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from admin_console.permissions.table import ACTS
@@ -81,6 +82,7 @@ def of_readme(path: Path) -> Iterator[tuple[int, str]]:
     yield from enumerate(prose.splitlines(), 1)
 
 
+@cache
 def spoken() -> list[tuple[str, str]]:
     """(place, text) of everything that a page can say."""
     console = ROOT / "admin_console"
@@ -93,11 +95,8 @@ def spoken() -> list[tuple[str, str]]:
     return [(f"{path.relative_to(ROOT)}:{number}", text) for path, texts in found for number, text in texts]
 
 
-SPOKEN_TEXTS = spoken()
-
-
 def test_the_sources_are_read() -> None:
-    texts = [text for _, text in SPOKEN_TEXTS]
+    texts = [text for _, text in spoken()]
     for said in ("Rewind to", "Acts ▾", "The server did not answer. Nothing was done.", "Oldest message"):
         assert any(said in text for text in texts), said
 
@@ -106,7 +105,7 @@ def test_one_thing_has_one_name_on_all_pages() -> None:
     found = [
         f"{place}: {text.strip()!r}: say {said}"
         for unsaid, said in UNSAID.items()
-        for place, text in SPOKEN_TEXTS
+        for place, text in spoken()
         if re.search(unsaid, text.replace(OF_ANYBODY, ""))
     ]
     assert not found, "\n".join(found)
