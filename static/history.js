@@ -338,7 +338,7 @@ function reword() {
 function showNotice() {
   const { notice: kind, recorded_from: since, recorded_until: until, from, to, grows } = answer;
   if (kind === "never") {
-    notice("History is written by the pipeline, which has not run yet: only the last 15 minutes have data.");
+    notice("The pipeline has written no history yet: only the last 15 minutes have data. Its state is on the page Pipeline.");
   } else if (kind === "nothing") {
     notice(`Nothing was recorded in this range${since > from ? `: history begins at ${momentWords(since)}` : ""}.`);
   } else if (since > from + answer.step_s) {

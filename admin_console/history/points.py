@@ -8,6 +8,8 @@ it, and rate × time is again the count. A bucket without any record is unknown:
 Recorded windows and live seconds weigh by the seconds they cover, so a bucket may have some of both.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 
@@ -123,9 +125,10 @@ def numbered(names: Column) -> tuple[tuple[str, ...], Slots]:
     return tuple(found), np.fromiter(map(numbers.__getitem__, column), np.int64, len(column))
 
 
-def partial(points: Points, seconds: Column, nodes: Slots) -> Flags:
+def partial(points: Points, seconds: Column, nodes: Slots, silent: Collection[int] = ()) -> Flags:
     """Which points lack a window of a node that has some before and after. seconds, nodes: the start of each window,
-    and the number of its node, from 0 without a gap."""
+    and the number of its node, from 0 without a gap; also of windows around the points. silent: nodes that have none
+    after their last because they do not answer."""
     made = np.zeros(points.count, dtype=bool)
     if len(seconds):
         times, places, counts = np.unique(np.asarray(seconds, np.int64), return_inverse=True, return_counts=True)
@@ -133,9 +136,11 @@ def partial(points: Points, seconds: Column, nodes: Slots) -> Flags:
         first, last = np.full(node_count, len(times)), np.zeros(node_count, np.int64)
         np.minimum.at(first, nodes, places)
         np.maximum.at(last, nodes, places)
+        last[[*silent]] = len(times) - 1
         begun = np.bincount(first, minlength=len(times))
         ended = np.bincount(last + 1, minlength=len(times) + 1)[:-1]
-        made[points.slots(times[counts < np.cumsum(begun - ended)])] = True
+        slots = points.slots(times[counts < np.cumsum(begun - ended)])
+        made[slots[(slots >= 0) & (slots < points.count)]] = True
     return made
 
 

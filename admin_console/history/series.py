@@ -6,7 +6,7 @@ lags more leaves a gap, as does every window that is not recorded. A node has li
 is open.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,8 @@ from admin_console.screens import graphs
 
 NEVER, NOTHING = "never", "nothing"
 LATENCY = "latency"
+# Of nodes: a zoom into the silence of one still finds its windows before and after.
+AROUND_S = 6 * HOUR_S
 LATENCY_LABELS = {"p50": "median", "p95": "95 %", "p99": "99 %"}
 
 
@@ -162,6 +164,15 @@ def _tiers(source: HistorySource, span: Range, points_max: int) -> _Tiers:
     )
 
 
+def _widened(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts, and AROUND_S before and after them."""
+    if not parts:
+        return ()
+    first, *others = parts
+    *others, last = replace(first, first_s=first.first_s - AROUND_S), *others
+    return *others, replace(last, end_s=last.end_s + AROUND_S)
+
+
 class _Reading:
     """One range being read. main: the totals, or the topic or channel that the page is about, whose graphs have a line
     for each node where it is at several."""
@@ -209,9 +220,11 @@ class _Reading:
         named = {plan.name: [line.column for line in plan.lines] for plan in plans}
         labels = {line.column: line.label for line in lines}
         if has_latency:
-            columns |= self._latencies()
+            is_finishing = floats(rows[rate]) > 0
+            of_latency, its_labels = self._latencies({nodes[number] for number in set(numbers[is_finishing].tolist())})
+            columns |= of_latency
             named[LATENCY] = list(LATENCY_LABELS)
-            labels |= LATENCY_LABELS
+            labels |= its_labels
         live, tiers = self._live, self._tiers
         has_newest = live is not None and live.second is not None and live.second < self._span.end_s and not self._nodes
         return History(
@@ -233,7 +246,7 @@ class _Reading:
             recorded_until=tiers.recorded_until,
             notice=_notice(tiers, found, columns),
             nodes=nodes,
-            partial=[*_spans(self._points, self._partial(rows, nodes, numbers)), *self._live_silences()],
+            partial=[*_spans(self._points, self._partial(nodes)), *self._live_silences()],
         )
 
     def _windows(self, key: Key, rings: Sequence[str], *more: str) -> Rows:
@@ -257,11 +270,16 @@ class _Reading:
         if seconds is not None:
             gathered.add_seconds(*seconds, is_gauge=line.ring in GAUGES)
 
-    def _latencies(self) -> dict[str, Floats]:
-        counts = self._store.latencies(*self._main, self._tiers.parts, self._nodes)
-        if counts is None or not len(counts["t"]):
-            return {name: np.full(self._points.count, np.nan) for name in LATENCY_LABELS}
-        return percentiles(self._points, counts)
+    def _latencies(self, finishing: Collection[str]) -> tuple[dict[str, Floats], dict[str, str]]:
+        """Columns and their labels. finishing: the nodes that finished messages in the range; an nsqd has no
+        histogram."""
+        found = self._store.latencies(*self._main, self._tiers.parts, self._nodes)
+        if found is None or not len(found[0]["t"]):
+            return {name: np.full(self._points.count, np.nan) for name in LATENCY_LABELS}, LATENCY_LABELS
+        counts, nodes = found
+        all_nodes = nodes.union(finishing)
+        of = "" if nodes == all_nodes else f" ({len(nodes)} of {len(all_nodes)} nodes)"
+        return percentiles(self._points, counts), {name: label + of for name, label in LATENCY_LABELS.items()}
 
     def _paused(self, rows: Rows) -> list[tuple[int, int]]:
         points, nodes = self._points, self._nodes
@@ -272,17 +290,22 @@ class _Reading:
             paused += points.sums(points.slots(seconds[0] + np.arange(len(seconds[1]))), np.nan_to_num(seconds[1]))
         return _spans(points, paused > 0)
 
-    def _partial(self, rows: Rows, nodes: Sequence[str], numbers: Slots) -> Flags:
-        """Where one of `nodes` is missing between others of its windows. A node without the topic still has its
-        totals. numbers: of the nodes of `rows`."""
-        if len(nodes) < 2:
-            return np.zeros(self._points.count, dtype=bool)
-        if self._main == TOTAL:
-            return partial(self._points, rows["t"], numbers)
-        totals = self._store.windows(*TOTAL, ["node"], self._tiers.parts, nodes)
+    def _partial(self, nodes: Sequence[str]) -> Flags:
+        """Where a node is missing between others of its windows, or since it does not answer. A node without the topic
+        still has its totals. nodes: those of the range."""
+        store, live = self._store, self._live
+        none = np.zeros(self._points.count, dtype=bool)
+        is_alone = live is None or live.cluster is None
+        if self._nodes or (is_alone and len(nodes) < 2):
+            return none
+        around = _widened(self._tiers.parts)
+        names = [] if self._main == TOTAL else store.nodes(*self._main, around)
+        totals = store.windows(*TOTAL, ["node"], around, names) if names or self._main == TOTAL else None
         if totals is None:
-            return np.zeros(self._points.count, dtype=bool)
-        return partial(self._points, totals["t"], numbered(totals["node"])[1])
+            return none
+        found, numbers = numbered(totals["node"])
+        silent = {self._stored.get(one, one) for one in live.silent_of(*self._main)} if live is not None else ()
+        return partial(self._points, totals["t"], numbers, [found.index(one) for one in silent if one in found])
 
     def _live_silences(self) -> list[tuple[int, int]]:
         """From and to, of the live seconds that lack a node's part."""

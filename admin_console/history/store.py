@@ -68,12 +68,27 @@ class HistoryStore:
         selection = ", ".join(self._own_name if name == "node" else name for name in ("t", "window_s", *names))
         return self._read(selection, where, parts, ", ".join(("t", *names)), values=values)
 
-    def latencies(self, topic: str, channel: str, parts: Sequence[Part], nodes: Sequence[str] = ()) -> Rows | None:
-        """A channel's counts of messages by latency: columns `t`, `b` (bucket) and `n`. Otherwise as `windows`."""
+    def latencies(
+        self, topic: str, channel: str, parts: Sequence[Part], nodes: Sequence[str] = ()
+    ) -> tuple[Rows, frozenset[str]] | None:
+        """A channel's counts of messages by latency over all nodes: columns `t`, `b` (bucket) and `n`; and the nodes
+        that have some. Otherwise as `windows`."""
         where, values = self._of_one(topic, channel, nodes)
-        # Added up over the nodes here: a day of fifty nodes has a million counts.
-        selection, behind = "t, u.b AS b, sum(u.n)::DOUBLE AS n", "GROUP BY t, u.b"
-        return self._read(selection, where, parts, "t, unnest(latency) AS u", behind, values=values)
+        # Added up here: a day of fifty nodes has a million counts.
+        selection = f"t, u.b AS b, sum(u.n)::DOUBLE AS n, {self._own_name}"
+        behind = "GROUP BY GROUPING SETS ((t, u.b), (node))"
+        rows = self._read(selection, where, parts, "t, node, unnest(latency) AS u", behind, values=values)
+        if rows is None:
+            return None
+        is_count = ~np.ma.getmaskarray(rows["b"])
+        names = frozenset(rows["node"][~is_count].tolist())
+        return {name: np.ma.getdata(rows[name])[is_count] for name in ("t", "b", "n")}, names
+
+    def nodes(self, topic: str, channel: str, parts: Sequence[Part]) -> list[str]:
+        """The nodes with windows of a channel or topic. Otherwise as `windows`."""
+        where, values = self._of_one(topic, channel, ())
+        rows = self._read(self._own_name, where, parts, "node", "GROUP BY node", values=values)
+        return [] if rows is None else rows["node"].tolist()
 
     def deepest(self, count: int, parts: Sequence[Part], node: str = "") -> list[tuple[str, str]]:
         """Topic and channel of the channels in which most waited at any moment, at most `count`. Of several nodes the

@@ -22,7 +22,7 @@ from admin_console.vocabulary import units
 from admin_console.vocabulary.times import column_time
 
 ROWS_MAX = 96
-_LATENCY, _RATE = " latency", ", messages/s"  # how headings end
+_LATENCY, _RATE = " latency", ", messages/s"  # in headings
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ def _parts(name: str, found: History) -> list[tuple[str, Floats]]:
     label = found.labels[name][:1].upper() + found.labels[name][1:]
     values = found.columns[name]
     if name in found.graphs.get(LATENCY, ()):
-        return [(f"{label}{_LATENCY}", values)]
+        share, of, nodes = label.partition(" (")
+        return [(f"{share}{_LATENCY}{of}{nodes}", values)]
     if name in found.band:
         low, high = found.band[name]
         return [(f"{label}, minimum", low), (f"{label}, mean", values), (f"{label}, maximum", high)]
@@ -77,7 +78,10 @@ def _parts(name: str, found: History) -> list[tuple[str, Floats]]:
 def notice_of(found: History) -> str:
     """A sentence for a range with less data than requested; "" when it is complete."""
     if found.notice == NEVER:
-        return "History is written by the pipeline, which has not run yet: only the last 15 minutes have data."
+        return (
+            "The pipeline has written no history yet: only the last 15 minutes have data. "
+            "Its state is on the page Pipeline."
+        )
     since = found.recorded_from
     if found.partial:
         return "In parts of this range not every node was recorded: counts there are the least that they can be."
@@ -90,6 +94,6 @@ def notice_of(found: History) -> str:
 def _text(heading: str, value: float) -> str:
     if isnan(value):
         return units.UNKNOWN
-    if heading.endswith(_LATENCY):
+    if _LATENCY in heading:
         return units.duration(value / 1000)
     return units.rate(value) if heading.endswith(_RATE) else units.number(value)

@@ -22,7 +22,9 @@ from admin_console.history.points import floats, numbered, of_all_nodes
 from admin_console.history.ranges import DAY_S, HOUR_S, Range, RangeError, range_of, worded
 from admin_console.history.series import History, channel_history, overview_history, topic_history
 from admin_console.history.store import HistoryStore, Part, store_of
+from admin_console.history.table import table_of
 from admin_console.hub.hub import Hub, LiveState
+from admin_console.screens.build import Request
 from admin_console.vocabulary.current_cluster import in_cluster
 from admin_console.vocabulary.roles import Role
 from admin_console.vocabulary.times import column_time
@@ -334,6 +336,48 @@ def test_where_a_node_is_missing_between_its_windows_a_sum_is_partial(lake: Hist
     assert everything.partial == [(first_s + 600, first_s + 720), (first_s + 1_800, first_s + 1_860)]
 
 
+def test_a_zoom_into_the_silence_of_a_node_is_partial_as_the_range_around_it(
+    lake: HistoryLake, source: LakeHistory
+) -> None:
+    first_s, until_s = NOW_S - 7 * HOUR_S, NOW_S - HOUR_S
+    silent = range(first_s + HOUR_S, first_s + 2 * HOUR_S)
+    steps = range(first_s, until_s, 60)
+    rows = [window(t, *names, node="here") for t in steps for names in (ORDERS, ("", ""))]
+    rows += [window(t, *names, node="b:1") for t in steps if t not in silent for names in (ORDERS, ("", ""))]
+    rows += [window(first_s - HOUR_S, node="without-the-topic:1"), window(until_s, node="without-the-topic:1")]
+    lake.add("minutes", rows)
+    live = see_cluster(NOW_S - 30)
+    for span in (
+        between(first_s, NOW_S),
+        between(silent.start, silent.stop),
+        between(silent.start + 600, silent.stop - 600),
+        between(silent.start + 600, silent.stop + 600),
+    ):
+        hatched = [(max(silent.start, span.first_s), min(silent.stop, span.end_s))]
+        assert shown(source, span, live).partial == hatched
+        # Of the totals, in each minute, the other node is missing, too.
+        assert overview_history(source, live, span).partial == [(span.first_s, min(span.end_s, until_s))]
+
+
+def test_a_node_that_does_not_answer_is_missing_since_its_last_window(lake: HistoryLake, source: LakeHistory) -> None:
+    first_s, until_s = NOW_S - 2 * HOUR_S, NOW_S - 600
+    steps = range(first_s, until_s, 60)
+    rows = [window(t, *names, node="here") for t in steps for names in (ORDERS, ("", ""))]
+    for node in ("nsq-a:4151", "deleted:4151"):
+        rows += [window(t, *names, node=node) for t in steps[:60] for names in (ORDERS, ("", ""))]
+    lake.add("minutes", rows)
+    span = between(first_s, until_s)
+    assert shown(source, span, see_cluster(NOW_S - 30)).partial == []
+    live = see_cluster(NOW_S - 30, silent_since=NOW_S - HOUR_S)
+    assert shown(source, span, live).partial == [(first_s + HOUR_S, until_s)]
+
+
+def see_cluster(second: int, *, silent_since: int = 0) -> LiveState:
+    """This server's engine and an nsqd, which may be silent."""
+    other = nsqd("nsq-a", fake_topic("orders", fake_channel("billing")), second=second, silent_since=silent_since)
+    return HubOfCluster().see(snapshot(topic("orders", channel(*ORDERS)), second=second), other)
+
+
 def test_the_channels_that_held_most_are_those_of_all_nodes_together(lake: HistoryLake, source: LakeHistory) -> None:
     at = NOW_S - 120
     rows = [window(at, "orders", name, node="a:1", waiting=50.0) for name in ("one", "two", "three", "four")]
@@ -368,6 +412,8 @@ def test_a_cluster_has_the_windows_of_its_own_nodes_also_where_another_has_their
             latencies, totals = store.latencies(*ORDERS, parts), store.windows("", "", ["node"], parts)
             assert latencies is not None
             assert totals is not None
+            assert latencies[1] == {*history.nodes}
+            assert {*store.nodes(*ORDERS, parts)} == {*history.nodes}
             found[cluster] = (
                 history.nodes,
                 float(np.nansum(history.columns["depth"])),
@@ -375,7 +421,7 @@ def test_a_cluster_has_the_windows_of_its_own_nodes_also_where_another_has_their
                 [*numbered(totals["node"])[0]],
                 store.deepest(5, parts),
                 store.deepest(5, parts, "nsq-a:4151"),
-                int(sum(latencies["n"])),
+                int(sum(latencies[0]["n"])),
             )
             store.close()
     both = [("secret", "of-prod"), ORDERS]
@@ -413,6 +459,26 @@ def test_percentiles_are_nearest_ranks_of_the_summed_histograms(lake: HistoryLak
         assert values(found, name) == {first_s: pytest.approx(value_ms_of(bucket_of(round(exact * 1e6))))}
         assert values(found, name)[first_s] == pytest.approx(exact, rel=0.021)
     assert found.graphs["latency"] == ["p50", "p95", "p99"]
+
+
+def test_percentiles_without_the_messages_of_an_nsqd_have_the_number_of_their_nodes(
+    lake: HistoryLake, source: LakeHistory
+) -> None:
+    at, latency = NOW_S - 120, [{"b": 100, "n": 5}]
+    lake.add("minutes", [window(at, *ORDERS, node=name, finished=5, latency=latency) for name in ("here", "there")])
+    assert shown(source, "1h").labels["p50"] == "median"
+    lake.add("minutes", [window(at, *ORDERS, node="nsqd:4151", finished=9), window(at, *ORDERS, node="idle:4151")])
+    found = shown(source, "1h")
+    assert [found.labels[name] for name in found.graphs["latency"]] == [
+        "median (2 of 3 nodes)",
+        "95 % (2 of 3 nodes)",
+        "99 % (2 of 3 nodes)",
+    ]
+    assert values(found, "p50") == {at: pytest.approx(value_ms_of(100))}
+    assert shown(source, of_node("here")).labels["p50"] == "median"
+    page = Request("channel", Role.VIEWER, *ORDERS)
+    headings = table_of(source, None, page, range_of({"range": "1h"}, NOW_S)).headings
+    assert headings[-3:] == tuple(f"{name} latency (2 of 3 nodes)" for name in ("Median", "95 %", "99 %"))
 
 
 def test_paused_windows_are_spans(lake: HistoryLake, source: LakeHistory) -> None:
@@ -768,7 +834,7 @@ def test_a_range_is_read_as_a_table_without_scripts(lake: HistoryLake, viewer: C
     assert '<td class="number" data-label="Median latency">5 ms</td>' in row
     shutil.rmtree(lake.directory)
     empty = viewer.get("/topics/orders/billing/", {"range": "1h", "as": "table"}).content.decode()
-    assert "History is written by the pipeline, which has not run yet" in empty
+    assert "The pipeline has written no history yet: only the last 15 minutes have data." in empty
 
 
 def test_beside_other_nodes_the_graphs_are_of_all_of_them_or_of_one(
