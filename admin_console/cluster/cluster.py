@@ -39,6 +39,8 @@ class Reader(Protocol):
 
     def note_emptied(self, target: HttpAddress, topic: str, channel: str, count: int) -> None: ...
 
+    def read_soon(self, target: HttpAddress) -> None: ...
+
     def call(self, work: "Callable[[NodeHttp], Coroutine[Any, Any, T]]") -> Future[T]: ...
 
     def merge(self, own: EngineSnapshot) -> None: ...
@@ -166,6 +168,12 @@ class Cluster:
         reader = self._reader
         if reader is not None:
             reader.note_emptied(target, topic, channel, count)
+
+    def read_soon(self, target: HttpAddress) -> None:
+        """Have the node with this address read before its period is over: an act changed it."""
+        reader = self._reader
+        if reader is not None:
+            reader.read_soon(target)
 
     def call(self, work: "Callable[[NodeHttp], Coroutine[Any, Any, T]]") -> Future[T]:
         """Have the cluster's thread make calls beside its reading, such as those of an act. The thread begins with the

@@ -149,6 +149,10 @@ class NodeReader:
         """As `Cluster.note_emptied`."""
         self._on_loop(lambda poller: poller.note_emptied(target, topic, channel, count))
 
+    def read_soon(self, target: HttpAddress) -> None:
+        """As `Cluster.read_soon`."""
+        self._on_loop(lambda poller: poller.read_soon(target))
+
     def _on_loop(self, note: Callable[[ClusterPoller], None]) -> None:
         if self._poller is not None:
             with contextlib.suppress(RuntimeError):  # its loop is closed

@@ -15,6 +15,8 @@ from admin_console.cluster.calls.options import Addresses, ClusterOptions, Pace
 from admin_console.cluster.cluster import Cluster, set_cluster
 from admin_console.cluster.reading.node_stats import NodeStats, NodeTopic
 from admin_console.cluster.reading.watches import WATCH_S, Watch, Watches
+from admin_console.gateway.gateway import DONE
+from admin_console.gateway.node_gateway import NodeGateway
 from admin_console.hub.hub import Hub, LiveState
 from admin_console.live.broadcast import Broadcast
 from admin_console.screens.build import Request
@@ -203,6 +205,19 @@ def test_a_node_that_restarts_under_a_page_is_read_whole_at_once(tmp_path: Path)
         (node,) = cluster.state.nodes
         assert node.info is not None
         assert node.info.identity.started_s == a.started_s
+
+
+def test_what_an_act_changed_is_read_before_its_period(tmp_path: Path) -> None:
+    with FakeNsqd.of(topic("orders")) as a, FakeNsqd() as b, cluster_of(tmp_path, a, b) as cluster:
+        (node,) = (one for one in cluster.state.nodes if one.member.target.port == a.port)
+        gateway, before = NodeGateway(node, cluster), len(queries(b))
+        assert gateway.act("create_topic", "clicks").verdict == DONE
+        wait_for("the topic", lambda: "clicks" in stats_of(cluster, a).topics)
+        assert gateway.act("create_channel", "clicks", "all").verdict == DONE
+        wait_for("the channel", lambda: "all" in stats_of(cluster, a).topics["clicks"].channels)
+        assert gateway.act("delete_topic", "clicks").verdict == DONE
+        wait_for("its end", lambda: "clicks" not in stats_of(cluster, a).topics)
+        assert len(queries(b)) == before, "the other node was not read"
 
 
 def test_a_node_that_dies_under_a_page_is_silent_long_before_its_period(tmp_path: Path) -> None:

@@ -121,12 +121,20 @@ class ClusterPoller:
     def note_emptied(self, target: HttpAddress, topic: str, channel: str, count: int) -> None:
         """As `NodeStats.with_emptied`, of the node at `target`, by whichever of its addresses it is read; call on the
         loop."""
-        acted = self._nodes.get(target)
-        if acted is None or acted.info is None:
-            return
-        for one in self._nodes.values():
-            if one.info is not None and one.info.identity == acted.info.identity:
-                one.note_emptied(topic, channel, count)
+        for one in self._of_node(target):
+            one.note_emptied(topic, channel, count)
+
+    def read_soon(self, target: HttpAddress) -> None:
+        """All topics of the node at `target`, by whichever of its addresses it is read; call on the loop."""
+        for one in self._of_node(target):
+            one.read_soon()
+
+    def _of_node(self, target: HttpAddress) -> list[NodeReading]:
+        there = self._nodes.get(target)
+        if there is None or there.info is None:
+            return []
+        readings = self._nodes.values()
+        return [one for one in readings if one.info is not None and one.info.identity == there.info.identity]
 
     @property
     def watched(self) -> list[str]:
