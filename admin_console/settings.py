@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from admin_console.options import OWN_WORDS, ConsoleOptions
 from admin_console.paths import data_path, secret_key
-from admin_console.vocabulary import variables
+from admin_console.vocabulary import form_limits, variables
 from queue_engine.vocabulary import log_lines
 
 _HERE = Path(__file__).resolve().parent
@@ -176,9 +176,8 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 WHITENOISE_IMMUTABLE_FILE_TEST = r"^.*[.-][0-9a-f]{8,64}\.[a-z.]+$"
 
-# The largest form is a message to publish.
-DATA_UPLOAD_MAX_MEMORY_SIZE = 8 << 20
-DATA_UPLOAD_MAX_NUMBER_FIELDS = 300
+DATA_UPLOAD_MAX_MEMORY_SIZE = form_limits.BYTES_MAX
+DATA_UPLOAD_MAX_NUMBER_FIELDS = form_limits.FIELDS_MAX
 DATA_UPLOAD_MAX_NUMBER_FILES = 0
 
 LANGUAGE_CODE = "en"

@@ -85,6 +85,7 @@ register_converter(MessageConverter, "message")
 register_converter(NodeConverter, "node")
 register_converter(ClientConverter, "client")
 
+handler400 = "admin_console.answers.refusal.not_readable"
 handler404 = "admin_console.nsqadmin.unknown.not_found"
 handler500 = "admin_console.answers.failed.server_error"
 

@@ -30,11 +30,12 @@ document.addEventListener("submit", (event) => {
   // The rows on the page are among all that match.
   fields.delete("on");
   if (names.length && !fields.has("all")) fields.set("on", names.join("\n"));
+  const forPost = ["ask", "csrfmiddlewaretoken"].map((name) => [name, fields.get(name)]);
+  for (const [name] of forPost) fields.delete(name);
   const link = `${submitter.formAction}?${new URLSearchParams(fields)}`;
   if (link.length <= LINK_LENGTH_MAX) askInDialog(link, submitter);
   else {
-    fields.set("ask", "1");
-    fields.set("csrfmiddlewaretoken", document.querySelector("[name=csrfmiddlewaretoken]").value);
+    for (const [name, value] of forPost) fields.set(name, value);
     askInDialog(submitter.formAction, submitter, new URLSearchParams(fields));
   }
 });

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict, RawPostDataException
 from django.shortcuts import render
 
 from admin_console.gateway.gateway import EngineUnavailableError, NoEngineError
+from admin_console.vocabulary import form_limits, units
 from admin_console.vocabulary.current_cluster import split_path
 
 # The author of a link chooses its words, and an operator pastes this one into a shell. Names of files are no sub-path.
@@ -36,6 +39,33 @@ def refusal(request: HttpRequest, sentence: str, *, status: int, next_url: str =
         return HttpResponse(sentence, content_type="text/plain; charset=utf-8", status=status)
     context = {"sentence": sentence, "status": status, "next_url": next_url}
     return render(request, "accounts/refused.html", context, status=status)
+
+
+def not_readable(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The answer to a request that Django refuses to read, such as a form beyond the limits."""
+    status, sentence = 400, "The console can't read this request. Nothing was done."
+    if isinstance(exception, TooManyFieldsSent):
+        sentence = (
+            f"The form has {_field_count(request)} fields, and the console reads {form_limits.FIELDS_MAX:,} at most. "
+            "Nothing was done. Go back and select fewer."
+        )
+    elif isinstance(exception, RequestDataTooBig):
+        sent = units.byte_count(int(request.META.get("CONTENT_LENGTH") or 0))
+        limit = units.byte_count(form_limits.BYTES_MAX)
+        status, sentence = 413, f"The request has {sent}, and the console reads {limit} at most. Nothing was done."
+    # The page around the sentence reads them.
+    request.GET = request.POST = QueryDict()
+    return refusal(request, sentence, status=status)
+
+
+def _field_count(request: HttpRequest) -> str:
+    """Of the query or the body, in words."""
+    texts = [str(request.META.get("QUERY_STRING", "")).encode()]
+    # The parts of a multipart body are read one by one, and no more than the limit.
+    with suppress(RawPostDataException):
+        texts.append(request.body)
+    count = max(text.count(b"&") for text in texts) + 1
+    return f"{count:,}" if count > form_limits.FIELDS_MAX else "too many"
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -15,13 +15,16 @@ from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.gateway.acting_nodes import ActingNode
 from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActOrder, ActResult
 from admin_console.gateway.pause_ends import End, get_pause_ends
-from admin_console.gateway.sentences import and_list, counted
+from admin_console.gateway.sentences import and_list, counted, within
 from admin_console.vocabulary import units
 from queue_engine.vocabulary.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
 _OF_PAUSES = frozenset(f"{verb}_{scope}" for verb in ("pause", "unpause", "delete") for scope in ("topic", "channel"))
+
+REASONS_MAX = 5  # of nodes, in one sentence
+DETAIL_LENGTH = 2_500  # of an audit row's text, where the name of the cluster stands, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +142,28 @@ def summary(order: ActOrder, results: Sequence[NodeResult]) -> ActResult:
         is_already = all(one.result.already for one in results)
         return ActResult(DONE, sentence, counts=counts, already=is_already)
     verdict = UNKNOWN if any(one.result.verdict == UNKNOWN for one in left) else FAILED
-    reasons = " ".join(f"{one.node}: {one.result.message}" for one in left)
+    reasons = reasons_of(left)
     done = f"done on {len(results) - len(left)} of {counted(len(results), 'node')}"
     return ActResult(verdict, f"{act} {name}: {done}. {reasons}", left[0].result.code, counts=counts)
 
 
+def reasons_of(left: Sequence[NodeResult]) -> str:
+    """Of many the first ones."""
+    reasons = [f"{one.node}: {one.result.message}" for one in left[:REASONS_MAX]]
+    if len(left) > REASONS_MAX:
+        reasons.append(f"{counted(len(left) - REASONS_MAX, 'further node')} did not do it, either.")
+    return " ".join(reasons)
+
+
 def by_node(results: Sequence[NodeResult]) -> str:
-    """The outcome of each node, for the audit list."""
+    """The outcome of each node, for the audit list; of many nodes a count of those that did it, and the others."""
     words = {DONE: "done", UNKNOWN: "no answer"}
-    return "; ".join(f"{one.node} {words.get(one.result.verdict) or one.result.code or 'refused'}" for one in results)
+    texts = [f"{one.node} {words.get(one.result.verdict) or one.result.code or 'refused'}" for one in results]
+    if len(whole := "; ".join(texts)) <= DETAIL_LENGTH:
+        return whole
+    left = [text for text, one in zip(texts, results, strict=True) if one.result.verdict != DONE]
+    done = f"{len(results) - len(left):,} of {counted(len(results), 'node')} done"
+    return f"{done}; {within(left, DETAIL_LENGTH - len(done), '; ')}" if left else done
 
 
 def _is_gone(result: ActResult) -> bool:

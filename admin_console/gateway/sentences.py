@@ -1,6 +1,6 @@
 """Parts of sentences about acts: numbers with their nouns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from admin_console.vocabulary import units
@@ -88,9 +88,24 @@ def ended_pause(pause: Pause, *, was_down: bool) -> str:
 NAMED_MAX = 5  # nodes that a sentence names
 
 
+def some_of(names: Sequence[str]) -> str:
+    """`a`, `a and b`; of many the first ones, `a, b, c, d, e and 495 more`."""
+    more = [f"{len(names) - NAMED_MAX:,} more"] if len(names) > NAMED_MAX else []
+    return and_list([*names[:NAMED_MAX], *more])
+
+
+def within(texts: Sequence[str], length_max: int, between: str) -> str:
+    """As many of the texts as fit, and the number of the others."""
+    whole = between.join(texts)
+    if len(whole) <= length_max:
+        return whole
+    begun = whole[:length_max].count(between)
+    return f"{between.join(texts[:begun])}{between}and {len(texts) - begun:,} more"
+
+
 def of_nodes(names: list[str], text: str) -> str:
     """`a: this can't be undone: it is an nsqd`, `a and b: this can't be undone: each is an nsqd`."""
-    return f"{and_list(names)}: {text if len(names) == 1 else text.replace(': it is ', ': each is ', 1)}"
+    return f"{some_of(names)}: {text if len(names) == 1 else text.replace(': it is ', ': each is ', 1)}"
 
 
 def not_listed(nodes: Iterable[tuple[str, str]]) -> list[str]:
@@ -102,7 +117,6 @@ def not_listed(nodes: Iterable[tuple[str, str]]) -> list[str]:
         by_reason.setdefault((rest, rest != reason), []).append(name)
     sentences = []
     for (rest, is_about_node), names in by_reason.items():
-        more = [f"{len(names) - NAMED_MAX:,} more"] if len(names) > NAMED_MAX else []
         joint = ": " if not is_about_node else ": each " if len(names) > 1 else " "
-        sentences.append(f"Not listed here: {and_list([*names[:NAMED_MAX], *more])}{joint}{rest}.")
+        sentences.append(f"Not listed here: {some_of(names)}{joint}{rest}.")
     return sentences

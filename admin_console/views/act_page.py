@@ -22,11 +22,29 @@ from admin_console.gateway.gateway import (
     EngineUnavailableError,
     why_no_engine,
 )
-from admin_console.views.audited_act import NONE_TICKED, STATE_CHANGED, AuditedAct, ComplaintError, NotThereError
+from admin_console.views.audited_act import (
+    NONE_TICKED,
+    STATE_CHANGED,
+    AuditedAct,
+    ComplaintError,
+    NotThereError,
+    by_node_field,
+)
 from admin_console.views.node_answers import node_results, node_row
-from admin_console.views.on_nodes import CREATES, NODE, ON_MESSAGES, ON_NODES, ON_ONE, Holder, OnNodes
+from admin_console.views.on_nodes import (
+    CREATES,
+    NODE,
+    ON_MESSAGES,
+    ON_NODES,
+    ON_ONE,
+    Holder,
+    OnNodes,
+    left_out,
+    with_nodes,
+)
 from admin_console.views.question import SHOWN, Field, NodeRow, Question, reason_field, show_question
 from admin_console.views.standing import CHANGED, GONE, STILL, standing
+from admin_console.vocabulary.form_limits import NODES_MAX
 
 _STATUS_OF_CODE = {
     "TOPIC_NOT_FOUND": 404,
@@ -95,8 +113,12 @@ class ActPage(AuditedAct):
         return ""
 
     def undo_nodes(self) -> list[str]:
-        """The nodes that `undo_url` is about; empty for this server alone."""
+        """The nodes that the undo is about; empty for this server alone."""
         return []
+
+    def undo_of_nodes(self) -> str:
+        """`undo_url` with the names of its nodes."""
+        return with_nodes(self.undo_url(), self.undo_nodes())
 
     def again_url(self) -> str:
         """The question for the nodes that are left, as it was answered."""
@@ -155,14 +177,26 @@ class ActPage(AuditedAct):
         # the nodes that it names.
         has_all = self.action == CREATES or (NODE in self.request.POST and "ask" not in self.request.POST)
         shown = nodes.able if has_all and self.action not in ON_ONE | ON_MESSAGES else nodes.chosen
-        return nodes.posed(question, [self.row_of(nodes, holder) for holder in shown])
+        if len(nodes.chosen) > NODES_MAX:
+            return nodes.too_many(question)
+        if len(shown) > NODES_MAX:
+            question = replace(question, consequences=[*question.consequences, *left_out(len(shown))])
+            others = [holder for holder in shown if holder.name not in nodes.chosen_names]
+            shown = [*nodes.chosen, *others[: NODES_MAX - len(nodes.chosen)]]
+        rows = [self.row_of(nodes, holder) for holder in shown]
+        lines: dict[str, list[str]] = {}
+        for row in rows:
+            for name, number in row.expected:
+                lines.setdefault(by_node_field(name), []).append(f"{row.name} {number}")
+        by_node = [Field(name, "", kind="hidden", value="\n".join(found)) for name, found in lines.items()]
+        return nodes.posed(replace(question, fields=[*by_node, *question.fields]), rows)
 
     def row_of(self, nodes: OnNodes, holder: Holder) -> NodeRow:
         return NodeRow(
             holder.name,
             "; ".join(filter(None, (nodes.words_of(holder), self.undo_on(holder)))),
             tuple(self.expected_of(holder).items()),
-            is_ticked=holder in nodes.chosen,
+            is_ticked=holder.name in nodes.chosen_names,
         )
 
     def ask_again(self, complaints: Iterable[str] = (), *, status: int = 400) -> HttpResponse:
@@ -210,15 +244,22 @@ class ActPage(AuditedAct):
                 "message": result.message,
                 "code": result.code,
                 "counts": dict(result.counts),
-                "undo": self.undo_url() if is_done else "",
+                "undo": self.undo_of_nodes() if is_done else "",
             }
             if nodes:
                 body["nodes"] = [node_row(one) for one in nodes]
             return JsonResponse(body, status=200 if is_done else _STATUS_OF_CODE.get(result.code, 400))
         if self.nodes is not None and len(nodes) > 1:
             act = f"{self.action.replace('_', ' ').capitalize()} {self.name}"
-            undo_url = self.undo_link(url)
-            return node_results(self.request, act, nodes, again_url=self.again_url(), close_url=url, undo_url=undo_url)
+            return node_results(
+                self.request,
+                act,
+                nodes,
+                again_url=self.again_url(),
+                close_url=url,
+                undo_url=self._undo_link(self.undo_url(), url),
+                undo_nodes=self.undo_nodes(),
+            )
         if result.verdict == FAILED and (is_in_dialog or result.code == STATE_CHANGED):
             return self._refused_in_dialog(result)
         if is_done and (undo_url := self.undo_link(url)):
@@ -236,7 +277,9 @@ class ActPage(AuditedAct):
 
     def undo_link(self, back_url: str = "") -> str:
         """To the question of the undo, which lists the acts since this one. "" where there is no undo."""
-        undo_url = self.undo_url()
+        return self._undo_link(self.undo_of_nodes(), back_url)
+
+    def _undo_link(self, undo_url: str, back_url: str) -> str:
         if not undo_url:
             return ""
         query = {"next": back_url} if back_url else {}

@@ -14,7 +14,7 @@ from django.views import View
 from admin_console.answers import drafts
 from admin_console.audit.models import AuditRow, Verdict
 from admin_console.audit.record import ActInProgress, begin_act, intent_of, write_together
-from admin_console.gateway.fan_out import by_node, fault_of
+from admin_console.gateway.fan_out import DETAIL_LENGTH, by_node, fault_of
 from admin_console.gateway.gateway import (
     FAILED,
     UNKNOWN,
@@ -26,7 +26,8 @@ from admin_console.gateway.gateway import (
     TopicStats,
     get_gateway,
 )
-from admin_console.views.on_nodes import NODE, Holder, OnNodes, on_nodes
+from admin_console.gateway.sentences import within
+from admin_console.views.on_nodes import NODE, Holder, OnNodes, names_in, on_nodes
 from admin_console.views.question import SHOWN
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,12 @@ class ComplaintError(Exception):
 
 class NotThereError(Exception):
     """The topic or channel is not there; the text is a sentence about it."""
+
+
+def by_node_field(field: str) -> str:
+    """The field with a number of each node that a question showed, a line `NODE NUMBER` each. field: its name for one
+    server."""
+    return f"{field}_by_node"
 
 
 TOGETHER_MAX = 8  # acts of one request on other nodes, at once
@@ -78,7 +85,7 @@ class AuditedAct(View):
 
     def named_nodes(self) -> Sequence[str]:
         """The nodes that the request names; empty for all."""
-        return self.counted_at or self.request.POST.getlist(NODE) or self.request.GET.getlist(NODE)
+        return self.counted_at or names_in(self.request.POST.getlist(NODE)) or names_in(self.request.GET.getlist(NODE))
 
     # For subclasses to define.
 
@@ -88,6 +95,17 @@ class AuditedAct(View):
 
     def details_at(self, holder: Holder) -> Mapping[str, Any]:
         """Further arguments for one node of several."""
+        return {}
+
+    def sent_by_node(self, field: str) -> Mapping[str, str]:
+        """Node → the text of the form's field about it."""
+        if field not in self._by_node:
+            lines = self.request.POST.get(by_node_field(field), "").splitlines()
+            self._by_node[field] = dict(line.rpartition(" ")[::2] for line in lines)
+        return self._by_node[field]
+
+    @cached_property
+    def _by_node(self) -> dict[str, Mapping[str, str]]:
         return {}
 
     def audit_detail(self, details: dict[str, Any]) -> str:
@@ -117,9 +135,12 @@ class AuditedAct(View):
         if not nodes.chosen:
             return ActResult(FAILED, f"Nothing was done to {self.name}. {' '.join(nodes.reasons())}", "NOT_SUPPORTED")
         order = self.order(details)
-        field, posted = self.expected_name(), self.request.POST
-        texts = {holder.name: posted.get(f"{field}:{holder.name}", "") for holder in nodes.chosen}
-        expected = {name: int(text) for name, text in texts.items() if text.isdecimal() and len(text) < 16}
+        texts = self.sent_by_node(self.expected_name())
+        expected = {
+            name: int(text)
+            for name, text in texts.items()
+            if name in nodes.chosen_names and text.isascii() and text.isdecimal() and len(text) < 16
+        }
         own = {holder.name: self.details_at(holder) for holder in nodes.chosen}
         if not nodes.has_own:
             result = self.done_beside(lambda: nodes.do(order, expected, own))
@@ -154,7 +175,7 @@ class AuditedAct(View):
     def intent(self, details: dict[str, Any]) -> AuditRow:
         """The audit row of the act that is about to be done."""
         names = [holder.name for holder in self.nodes.chosen] if self.nodes is not None else []
-        on = f"on {', '.join(names)}" if names else ""
+        on = f"on {within(names, DETAIL_LENGTH, ', ')}" if names else ""
         return intent_of(
             self.request,
             self.action,

@@ -33,15 +33,17 @@ from admin_console.gateway.gateway import (
     is_valid_name,
     why_not,
 )
-from admin_console.gateway.sentences import and_list, counted, message_counts, of_nodes
+from admin_console.gateway.sentences import counted, message_counts, of_nodes, some_of
 from admin_console.hub.hub import get_hub
 from admin_console.screens import channel_list, topics
 from admin_console.views import risky_acts
 from admin_console.views.act_page import ActPage
 from admin_console.views.audited_act import ComplaintError, NotThereError, perform_together
 from admin_console.views.bulk_kinds import KINDS
-from admin_console.views.on_nodes import NODE
+from admin_console.views.on_nodes import NODE, names_in
 from admin_console.views.question import SHOWN, Field, Question, reason_field, show_question, typed_name_field
+from admin_console.vocabulary import units
+from admin_console.vocabulary.form_limits import BYTES_MAX
 
 # At 160 bytes a name, with its count, they are a tenth of the largest form; the engine remembers twice as many acts
 # (queue_engine/engine/acts/recent_acts.py), so that none of them outlives the mark of their question.
@@ -49,6 +51,8 @@ SELECTED_MAX = 5_000
 # Begun together: their audit rows are one write, and the engine's syncs are shared. In the time that half of them take
 # on a slow disk (50 ms each) the gateway does not lose its patience.
 TOGETHER = 50
+# Of the names in a form, whose signs may take three bytes each.
+SELECTED_BYTES_MAX = BYTES_MAX // 3
 SHOWN_MAX = 20  # names in the question, and in each half of the answer
 _AT = "@"  # a line of the selection with the nodes of those below it, which no name begins with
 
@@ -82,7 +86,7 @@ class RowResult:
 
     @property
     def undo_url(self) -> str:
-        return self.page.undo_url() if self.page is not None and self.is_done else ""
+        return self.page.undo_of_nodes() if self.page is not None and self.is_done else ""
 
     @property
     def undo_link(self) -> str:
@@ -125,16 +129,22 @@ class BulkAct(View):
         try:
             targets = self._targets(request.POST or request.GET)  # a form that the session's end interrupted
         except ComplaintError as exc:
-            if not request.GET.keys() & {"on", "all"} and not wants_fragment(request):
-                messages.warning(request, str(exc))
-                return HttpResponseRedirect(self._cancel_url([]))
-            return refusal(request, str(exc), status=400)
+            return self._refused(request.GET, exc)
         return self._ask(targets)
+
+    def _refused(self, asked: QueryDict, error: ComplaintError) -> HttpResponse:
+        """asked: the fields of the question, or none. Where they select none, the list comes back."""
+        if not asked.keys() & {"on", "all"} and not wants_fragment(self.request):
+            messages.warning(self.request, str(error))
+            return HttpResponseRedirect(self._cancel_url([]))
+        return refusal(self.request, str(error), status=400)
 
     def post(self, request: HttpRequest) -> HttpResponse:
         try:
             targets = self._targets(request.POST)
         except ComplaintError as exc:
+            if "ask" in request.POST:
+                return self._refused(request.POST, exc)
             return refusal(request, str(exc), status=400)
         if "ask" in request.POST:  # the names may be too many for a link
             return self._ask(targets)
@@ -153,7 +163,11 @@ class BulkAct(View):
     def _ask(self, targets: Sequence[Target], complaints: tuple[str, ...] = ()) -> HttpResponse:
         # The user decided on the state that the first question showed.
         shown = self.request.POST.get(SHOWN, "")[:100] or self.gateway.mark("")
-        return show_question(self.request, self._question(targets), complaints=complaints, shown=shown)
+        try:
+            question = self._question(targets)
+        except ComplaintError as exc:
+            return refusal(self.request, str(exc), status=400)
+        return show_question(self.request, question, complaints=complaints, shown=shown)
 
     def _standing(self) -> HttpResponse:
         """For an open dialog: the acts on anything since its question, 204 without any. The dialog has the
@@ -222,7 +236,7 @@ class BulkAct(View):
     def _node_names(self) -> list[str]:
         """The nodes that the request names, as for one act (`on_nodes.py`); none for all."""
         fields = self.request.POST if NODE in self.request.POST else self.request.GET
-        return [name for name in fields.getlist(NODE) if name]
+        return [name for name in names_in(fields.getlist(NODE)) if name]
 
     def _cancel_url(self, targets: Sequence[Target]) -> str:
         if len(self._node_names) == 1:
@@ -241,8 +255,17 @@ class BulkAct(View):
         rows = [f"{target.name}: {one.words}" for target, one in zip(targets[:SHOWN_MAX], held, strict=False)]
         if len(targets) > SHOWN_MAX:
             rows.append(f"and {len(targets) - SHOWN_MAX:,} more")
-        on = f" on {and_list(self._node_names)}" if self._node_names else ""
+        on = f" on {some_of(self._node_names)}" if self._node_names else ""
         expected = [f" {one.count}" if self.kind.is_dangerous and one.is_there else "" for one in held]
+        # One that another node gets by the answer is not done there.
+        selected = self._lines(
+            (target.name + text, one.nodes) for target, text, one in zip(targets, expected, held, strict=True)
+        )
+        if len(selected) > SELECTED_BYTES_MAX:
+            raise ComplaintError(
+                f"The {self._noun}s and the nodes that have them are {units.byte_count(len(selected))} of names, and a "
+                f"form takes {units.byte_count(SELECTED_BYTES_MAX)} at most. Select fewer. Nothing was done."
+            )
         return Question(
             title=f"{self.kind.verb} {count}{on}",
             button=f"{self.kind.verb} {count}{on}",
@@ -250,12 +273,9 @@ class BulkAct(View):
             cancel_url=self._cancel_url(targets),
             consequences=[self.kind.consequence, *self._in_all(held), *self._afterwards(targets)],
             rows=rows,
-            # One that another node gets by the answer is not done there.
-            selected=self._lines(
-                (target.name + text, one.nodes) for target, text, one in zip(targets, expected, held, strict=True)
-            ),
+            selected=selected,
             fields=[
-                *(Field(NODE, "", kind="hidden", value=name) for name in self._node_names),
+                *([Field(NODE, "", kind="hidden", value="\n".join(self._node_names))] if self._node_names else []),
                 *(self._shared_fields(targets) if self.kind.has_own_fields else ()),
                 *([typed_name_field(count)] if self.kind.is_dangerous else ()),
                 reason_field(self.request.POST.get("reason", "")),
@@ -434,7 +454,7 @@ class BulkAct(View):
             "close_url": self._cancel_url([row.target for row in rows]),
             # Failed ones stay selected, so that the user can try again.
             "again": "\n".join(row.target.name for row in left),
-            "nodes": self._node_names,
+            "nodes": "\n".join(self._node_names),
             "again_count": len(left),
             "again_url": reverse(f"bulk_{self.action}"),
             "verb": self.kind.verb,

@@ -11,7 +11,7 @@ from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.cluster import Cluster, get_cluster
 from admin_console.cluster.lookupds.lookupd_answers import ListedTopic, LookupdOutcome, topics_listed
 from admin_console.gateway.acting_nodes import ActingNode, EmbeddedNode, acting_nodes
-from admin_console.gateway.fan_out import NodeResult, fan_out
+from admin_console.gateway.fan_out import NodeResult, fan_out, reasons_of
 from admin_console.gateway.gateway import DONE, FAILED, NAME_LENGTH_MAX, UNKNOWN, ActOrder, ActResult, Asker
 from admin_console.gateway.held import Held
 from admin_console.gateway.sentences import and_list
@@ -19,11 +19,12 @@ from admin_console.permissions.allowed import CheckedRequest, may_use
 from admin_console.views.act_page import ActPage
 from admin_console.views.audited_act import ComplaintError, NotThereError
 from admin_console.views.lookup import lookupd_sources, reports_of
-from admin_console.views.on_nodes import NODE, messages_in_all
+from admin_console.views.on_nodes import NODE, left_out, messages_in_all
 from admin_console.views.question import Choice, Field, Question
 from admin_console.views.risky_acts import EXPECTED, expected_of
 from admin_console.views.safe_acts import NAME_HELP, checked_name
 from admin_console.vocabulary import units
+from admin_console.vocabulary.form_limits import NODES_MAX
 
 
 class LookupAct(ActPage):
@@ -251,6 +252,7 @@ class Register(LookupAct):
                 "At nsqlookupds: a node that creates the topic later makes these channels with it, before messages.",
                 "Consumers that look it up find no producer until a node has it.",
                 "On nodes: a channel gets the messages that are published there from now on.",
+                *left_out(len(nodes)),
             ],
             [
                 Field(
@@ -269,7 +271,7 @@ class Register(LookupAct):
                     length_max=NAME_LENGTH_MAX,
                 ),
                 *_checks("lookupds", "At these nsqlookupds", addresses, at),
-                *_checks(NODE, "On these nodes", nodes, given.getlist(NODE)),
+                *_checks(NODE, "On these nodes", nodes[:NODES_MAX], given.getlist(NODE)),
             ],
             button="Create",
         )
@@ -343,7 +345,7 @@ def result_of(
         f"{one.error}{': it may have been done there' if one.may_be_done else ''}." for one in outcomes if one.error
     ]
     left = [one for one in results if one.result.verdict != DONE]
-    sentences += [f"{one.node}: {one.result.message}" for one in left]
+    sentences += [reasons_of(left)] if left else []
     if any(one.may_be_done for one in outcomes) or any(one.result.verdict == UNKNOWN for one in left):
         verdict = UNKNOWN
     else:

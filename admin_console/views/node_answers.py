@@ -1,4 +1,4 @@
-"""The answer to an act that several nodes did: a row for each, and a link that tries the rest again."""
+"""The answer to an act that several nodes did: a row for each, and a button that tries the rest again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,6 @@ from admin_console.answers.refusal import wants_fragment
 from admin_console.gateway.fan_out import NodeResult
 from admin_console.gateway.gateway import DONE, UNKNOWN
 from admin_console.gateway.sentences import counted
-from admin_console.views.on_nodes import NODE, with_nodes
 
 _MARKS = {DONE: "✓", UNKNOWN: "?"}
 
@@ -27,9 +26,18 @@ def node_row(one: NodeResult) -> dict[str, Any]:
 
 
 def node_results(
-    request: HttpRequest, act: str, results: Sequence[NodeResult], *, again_url: str, close_url: str, undo_url: str
+    request: HttpRequest,
+    act: str,
+    results: Sequence[NodeResult],
+    *,
+    again_url: str,
+    close_url: str,
+    undo_url: str,
+    undo_nodes: Sequence[str],
 ) -> HttpResponse:
-    """act: in words, `Pause channel orders/billing`. again_url: of its question. undo_url: "" for none."""
+    """act: in words, `Pause channel orders/billing`. again_url: of its question. undo_url: of that of the undo, "" for
+    none; undo_nodes: those that it is about, empty for this server. The nodes of both are fields: they may be too many
+    for a link."""
     left = [one.node for one in results if one.result.verdict != DONE]
     # Those that need a look come first.
     rows = sorted(results, key=lambda one: one.result.verdict == DONE)
@@ -40,11 +48,13 @@ def node_results(
             for one in rows
         ],
         "close_url": close_url,
-        "again_url": with_nodes(again_url, left) if left else "",
+        "again_url": again_url,
+        "left": "\n".join(left),
         "again": "Try the rest again…" if len(left) < len(results) else "Try again…",
         "undo_url": undo_url,
         # A pause is undone on all of them; the trash is this server's.
-        "undo": "Undo…" if f"{NODE}=" in undo_url else "Undo on this server…",
+        "undo_nodes": "\n".join(undo_nodes),
+        "undo": "Undo…" if undo_nodes else "Undo on this server…",
     }
     template = "acts/_node_results.html" if wants_fragment(request) else "acts/node_results.html"
     return render(request, template, context)

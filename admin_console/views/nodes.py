@@ -12,8 +12,6 @@ from admin_console.views.audited_act import ComplaintError, NotThereError
 from admin_console.views.question import Field, Question
 from admin_console.vocabulary import units
 
-_TEXT_LENGTH_MAX = 20_000  # of a form's field: some hundred addresses
-
 
 class SetAddresses(ActPage):
     """Which nsqlookupds and nodes the console calls, from now on."""
@@ -54,8 +52,7 @@ class SetAddresses(ActPage):
                     "nsqlookupds",
                     kind="area",
                     rows=4,
-                    value=posted.get("lookupds", lookupds)[:_TEXT_LENGTH_MAX],
-                    length_max=_TEXT_LENGTH_MAX,
+                    value=posted.get("lookupds", lookupds),
                     help="HTTP addresses, one a line, such as lookup-a:4161. All nodes that they name are shown.",
                 ),
                 Field(
@@ -63,8 +60,7 @@ class SetAddresses(ActPage):
                     "Nodes",
                     kind="area",
                     rows=4,
-                    value=posted.get("nsqds", nsqds)[:_TEXT_LENGTH_MAX],
-                    length_max=_TEXT_LENGTH_MAX,
+                    value=posted.get("nsqds", nsqds),
                     help="HTTP addresses of nodes that no nsqlookupd names, one a line, such as nsq-a:4151.",
                 ),
             ],

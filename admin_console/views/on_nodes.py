@@ -25,6 +25,7 @@ from admin_console.gateway.sentences import counted, further_unable, in_one_phra
 from admin_console.hub.hub import get_hub
 from admin_console.views.question import NodeRow, Question
 from admin_console.vocabulary import units
+from admin_console.vocabulary.form_limits import NODES_MAX
 
 if TYPE_CHECKING:
     from admin_console.cluster.reading.nodes import Node
@@ -62,7 +63,7 @@ class Holder:
 
     @property
     def name(self) -> str:
-        return self.node.name
+        return self.place.node
 
     def stats(self, channel: str) -> TopicStats | ChannelStats:
         """Of the topic, or of its channel."""
@@ -107,6 +108,10 @@ class OnNodes:
     def names(self) -> tuple[str, ...]:
         """Those that the question is about: with the ones that can't do it, and no other."""
         return (*(holder.name for holder in self.chosen), *self.left_out)
+
+    @cached_property
+    def chosen_names(self) -> frozenset[str]:
+        return frozenset(holder.name for holder in self.chosen)
 
     @property
     def is_all(self) -> bool:
@@ -156,6 +161,14 @@ class OnNodes:
             ],
             nodes=list(rows),
         )
+
+    def too_many(self, question: Question) -> Question:
+        """A question about more nodes than a form names."""
+        sentence = (
+            f"{len(self.chosen):,} nodes are concerned, and a form names {NODES_MAX:,} at most. Tick that many in the "
+            "table of nodes on the page, and act on those. Nothing was done."
+        )
+        return replace(question, consequences=[sentence], fields=[], button="", is_dangerous=False)
 
     def reasons(self) -> list[str]:
         """Why nodes are left out, a sentence each, different reasons first; the last one counts those beyond three."""
@@ -350,9 +363,21 @@ def _remote(place: TopicPlace, node: "Node", cluster: Cluster) -> Holder:
     return Holder(place, NodeGateway(node, cluster))
 
 
+def left_out(count: int) -> list[str]:
+    """Of so many nodes that can create it, why a form does not list all."""
+    if count <= NODES_MAX:
+        return []
+    return [f"A form lists {NODES_MAX:,} nodes at most: {count - NODES_MAX:,} further ones are left out."]
+
+
+def names_in(texts: Iterable[str]) -> list[str]:
+    """The names of nodes in fields, of which one may have several, a line each; "" for a field without any."""
+    return [name for text in texts for name in text.splitlines() or [""]]
+
+
 def with_nodes(url: str, names: Sequence[str]) -> str:
     """A link to a question about these nodes alone."""
-    return f"{url}{'&' if '?' in url else '?'}{urlencode({NODE: names}, doseq=True)}" if names else url
+    return f"{url}{'&' if '?' in url else '?'}{urlencode({NODE: names}, doseq=True)}" if url and names else url
 
 
 def messages_in(one: TopicStats | ChannelStats) -> int:

@@ -12,13 +12,12 @@ from django.urls import reverse
 from admin_console.diagnosis import pause_words
 from admin_console.gateway.gateway import ACTS, ActResult, ChannelStats, Pause, TopicStats, parse_duration_ms
 from admin_console.gateway.history import HistoryUnreadableError
-from admin_console.gateway.sentences import NAMED_MAX, and_list, counted, message_counts
+from admin_console.gateway.sentences import NAMED_MAX, and_list, counted, message_counts, some_of
 from admin_console.history.ranges import HOUR_S, Range
 from admin_console.history.series import channel_history
 from admin_console.hub.hub import get_hub
 from admin_console.views.act_page import CHANNEL, TOPIC, ActPage
 from admin_console.views.audited_act import ComplaintError
-from admin_console.views.on_nodes import with_nodes
 from admin_console.views.question import Choice, Field, Question, reason_field
 from admin_console.vocabulary import units
 from admin_console.vocabulary.times import time_of
@@ -84,7 +83,7 @@ class PausePage(_PauseAct):
             return []
         resumes = f"this console resumes the {'channel' if self.channel else 'topic'}"
         late = "if it does not run then, at its next start"
-        return [f"{and_list(names)} can't end a pause: at its end {resumes}; {late}."]
+        return [f"{some_of(names)} can't end a pause: at its end {resumes}; {late}."]
 
     def _running(self) -> list[str]:
         """The nodes of the question at which it is not paused, where it is at others."""
@@ -159,8 +158,7 @@ class PausePage(_PauseAct):
         url = reverse(ACTS[self.action].undo, kwargs=self.kwargs)
         if self.nodes is None:
             return url if self._is_new else ""
-        new = self.undo_nodes()
-        return with_nodes(url, new) if new else ""
+        return url if self.undo_nodes() else ""
 
     def undo_nodes(self) -> list[str]:
         return [one.node for one in self.nodes.results if one.result.created] if self.nodes is not None else []

@@ -44,8 +44,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node that does the act. words: its messages, and the undo there. expected: by field, how many
-    messages of it the question counts."""
+    """A node that does the act. words: its messages, and the undo there. expected: by field, a number that the question
+    shows, such as its messages."""
 
     name: str
     words: str

@@ -231,7 +231,6 @@ class RewindChannel(ActPage):
             "form": form | {SHOWN: shown},
         }
         if question.nodes:
-            form = {f"{name}:{row.name}": value for row in question.nodes for name, value in row.expected} | form
             ticked = [row.name for row in question.nodes if row.is_ticked]
             body["form"] = form | {SHOWN: shown, NODE: ticked}
             body["nodes"] = [
@@ -303,10 +302,10 @@ class RewindChannel(ActPage):
         return {"target": target}
 
     def details_at(self, holder: Holder) -> Mapping[str, Any]:
-        offset = self.request.POST.get(f"{_AT}:{holder.name}", "")
+        offset = self.sent_by_node(_AT).get(holder.name, "")
         if not self._is_over_nodes or not is_offset(offset):
             return {}
-        is_on = self.request.POST.get(f"{_ONWARD}:{holder.name}") == "1"
+        is_on = self.sent_by_node(_ONWARD).get(holder.name) == "1"
         return {"target": Target(offset=int(offset)), "keep_finished": is_on, "is_exact": not is_on}
 
     def audit_detail(self, details: dict[str, Any]) -> str:

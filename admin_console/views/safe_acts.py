@@ -51,8 +51,8 @@ class CreateTopic(ActPage):
 
     def question(self) -> Question:
         wanted = self.request.POST.get("topic", "") or self.request.GET.get("topic", "")
-        given = self.request.POST or self.request.GET
-        chosen = given.get("storage", "") or self.gateway.node().storage
+        given = self.request.POST.get("storage", "") or self.request.GET.get("storage", "")
+        chosen = given or self.gateway.node().storage
         return Question(
             title="Create a topic",
             button="Create topic",

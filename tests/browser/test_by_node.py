@@ -95,6 +95,7 @@ def test_acts_go_to_the_nodes_that_are_ticked(page: Page, node: FakeNsqd) -> Non
     expect(dialog.get_by_role("heading")).to_have_text(f"Pause orders/billing on {node.address}")
     dialog.get_by_role("button", name="Pause orders/billing").click()
     wait_for("the pause", lambda: node.channel("orders", "billing")["paused"], timeout_s=WAIT_S)
+    expect(page.locator("#messages")).to_contain_text("Paused orders/billing", timeout=WAIT_S * 1000)
 
     # The node's own page acts there alone.
     page.set_viewport_size({"width": 1280, "height": 900})

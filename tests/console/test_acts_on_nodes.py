@@ -20,6 +20,7 @@ from tests.support.fake_node import FakeNode
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.pages.cluster_console import ClusterConsole, cluster_console
 from tests.support.pages.console import client_of, make_user, words
+from tests.support.pages.forms import pressed
 
 pytestmark = pytest.mark.django_db
 
@@ -135,7 +136,7 @@ def test_ticked_nodes_alone_do_it(tmp_path: Path) -> None:
         both = words(browser.get(f"{url}&node={a.address}", headers=DIALOG).content.decode())
         assert "This can't be undone on 2 nodes. A node that you untick is left as it is." in both
         fields = fields_of(question)
-        assert (nodes_in(question), fields[f"expected:{b.address}"]) == ([b.address], ["4"])
+        assert (nodes_in(question), fields["expected_by_node"]) == ([b.address], [f"{b.address} 4"])
         typed = {**fields, "typed_name": "orders/billing"}
         answer = browser.post("/topics/orders/billing/~empty/", typed, headers=JSON).json()
         assert (answer["ok"], answer["message"]) == (True, f"{b.address}: Emptied orders/billing: removed 4 messages.")
@@ -153,12 +154,12 @@ def test_a_node_that_refuses_and_one_that_is_gone_have_a_row_and_the_rest_is_tri
         assert f"✕ {b.address} : Nothing was done to orders/billing: {b.address} refused it: NOT_ALLOWED." in words(
             html
         )
-        (again,) = re.findall(r'href="([^"]*)"[^>]*>Try the rest again', html)
+        url, again = pressed(html, "Try the rest again")
         row = last_row()
         assert row.verdict == Verdict.FAILED
         assert sorted(row.detail.split("; ")) == sorted([f"{a.address} done", f"{b.address} NOT_ALLOWED"])
         del b.answers["/channel/pause"]
-        question = browser.get(unescape(again), headers=DIALOG).content.decode()
+        question = browser.post(url, again, headers=DIALOG).content.decode()
         assert nodes_in(question) == [b.address]
         browser.post(PAUSE, fields_of(question), headers=DIALOG)
         assert b.channel("orders", "billing")["paused"]
@@ -735,9 +736,9 @@ def test_a_rewind_over_nodes_has_a_preview_of_each_and_goes_exactly_there(tmp_pa
         row = last_row()
         assert (row.action, row.verdict, row.reason) == ("rewind_channel", Verdict.FAILED, "replay")
         assert sorted(row.detail.split("; ")) == sorted([f"{console.own} done", f"{b.address} NOT_ALLOWED"])
-        (again,) = re.findall(r'href="([^"]*)"[^>]*>Try the rest again', answer)
+        url, again = pressed(answer, "Try the rest again")
         b.answers["/channel/seek"] = done
-        question = browser.get(unescape(again), headers=DIALOG).content.decode()
+        question = browser.post(url, again, headers=DIALOG).content.decode()
         assert nodes_in(question) == [b.address]
         assert re.search(r'<option\s+value="start" selected', question)
         # A script confirms the form that it gets.
@@ -807,9 +808,9 @@ def test_a_topic_is_created_on_the_nodes_that_are_ticked(tmp_path: Path) -> None
         assert ("clicks" in a.topics, "clicks" in b.topics) == (True, False)
         assert console.engine.calls.stats(topic="clicks").result(10).topics == ()
         assert sorted(last_row().detail.split("; ")) == sorted([f"{a.address} done", f"{b.address} NOT_ALLOWED"])
-        (again,) = re.findall(r'href="([^"]*)"[^>]*>Try the rest again', answer)
+        url, again = pressed(answer, "Try the rest again")
         del b.answers["/topic/create"]
-        question = browser.get(unescape(again), headers=DIALOG).content.decode()
+        question = browser.post(url, again, headers=DIALOG).content.decode()
         assert (nodes_in(question), 'value="clicks"' in question) == ([b.address], True)
         assert browser.post(create, {"topic": "clicks", "node": [b.address, console.own]}, headers=JSON).json()["ok"]
         assert "clicks" in b.topics

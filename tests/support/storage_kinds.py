@@ -37,6 +37,7 @@ ONLY: dict[str, tuple[str, str]] = {
         "pynsq waits for 15 seconds; gnsq comes back to both kinds at once",
     ),
     "test_touch_keeps_a_message_from_timing_out": (LOG, "deadlines are in memory, and it waits for one"),
+    "console/test_many_nodes.py": (LOG, "the nodes are nsqds"),
     "clients/test_discovery.py": (LOG, "what is acknowledged survives kill -9 there alone"),
     "test_files_keep_their_permissions_and_what_is_there_is_checked": (LOG, "the copying is the same"),
     "test_without_a_server_the_directory_is_copied": (DISK_QUEUE, "the copying is the same"),

@@ -22,7 +22,7 @@ from queue_engine.vocabulary.errors import StorageError
 
 VERSION = 1
 NAME = "cluster.json"
-_BYTES_MAX = 1 << 20
+_BYTES_MAX = 2 << 20  # the most addresses of each kind, at their greatest length, twice
 
 logger = logging.getLogger(__name__)
 

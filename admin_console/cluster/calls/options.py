@@ -12,8 +12,8 @@ from queue_engine.client.secret_hosts import SecretHosts
 
 T = TypeVar("T")
 
-# Of one kind: more than a console reads in a period.
-ADDRESSES_MAX = 256
+# Of one kind.
+ADDRESSES_MAX = 1_000
 # Each has a thread, a hub and rings of its own.
 CLUSTERS_MAX = 16
 
@@ -103,15 +103,16 @@ class Addresses:
         """Each once, in their order. Raises ValueError with a complaint a line, without naming an option."""
         complaints: list[str] = []
         found: list[tuple[HttpAddress, ...]] = []
-        for texts in (lookupds, nsqds):
+        for texts in map(dict.fromkeys, (lookupds, nsqds)):
+            if len(texts) > ADDRESSES_MAX:
+                complaints.append(f"{len(texts):,} addresses: the most is {ADDRESSES_MAX:,}")
+                continue
             addresses: dict[HttpAddress, None] = {}
             for text in texts:
                 try:
                     addresses[HttpAddress.parse(text)] = None
                 except ValueError as exc:
                     complaints.append(str(exc))
-            if len(addresses) > ADDRESSES_MAX:
-                complaints.append(f"{len(addresses)} addresses: the most is {ADDRESSES_MAX}")
             found.append(tuple(addresses))
         if complaints:
             raise ValueError("\n".join(complaints))

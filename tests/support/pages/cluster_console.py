@@ -59,13 +59,14 @@ def cluster_console(
     *nodes: FakeNode,
     lookupds: Sequence[FakeNode] = (),
     timeout_s: float = 5.0,
+    connect_timeout_s: float = 2.0,
     pace: Pace = OFTEN,
     http_address: str = "127.0.0.1:0",
 ) -> Iterator[ClusterConsole]:
-    """timeout_s: of one call of a node. http_address: of this server."""
+    """timeout_s: of one call of a node; connect_timeout_s: of its connection. http_address: of this server."""
     with console_engine(data_path, http_address=http_address) as engine:
         addresses = Addresses.parse([one.address for one in lookupds], [one.address for one in nodes])
-        options = ClusterOptions(addresses=addresses, request_timeout_s=timeout_s)
+        options = ClusterOptions(addresses=addresses, request_timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
         alone = get_cluster()
         own: Callable[[], Identity | None] = lambda: alone.own_identity if alone is not None else None  # noqa: E731
         cluster = Cluster(options, ChosenAddresses(data_path, addresses), own, pace)
