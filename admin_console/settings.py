@@ -167,7 +167,7 @@ SILENCED_SYSTEM_CHECKS = [
     *([] if SECURE_HSTS_SECONDS else ["security.W004"]),  # see there
 ]
 
-MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+MESSAGE_STORAGE = "admin_console.accounts.cluster_messages.ClusterMessages"
 
 # Static files are served unchanged; the content under a name with a hash never changes.
 STATIC_URL = f"{_ROOT}static/"
