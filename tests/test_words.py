@@ -29,6 +29,9 @@ REASONS: dict[str, tuple[str, str]] = {
     "admin_console/screens/cursors.py": ("kept", "a column's key in links that users have stored"),
     "admin_console/views/": ("ask", "a field of forms"),
     "templates/acts/_bulk_results.html": ("ask", "a field of forms"),
+    "templates/acts/_node_results.html": ("ask", "a field of forms"),
+    "templates/partials/by_node.html": ("ask", "a field of forms"),
+    "templates/partials/selected.html": ("ask", "a field of forms"),
     "static/selection.js": ("ask", "a field of forms"),
 }
 

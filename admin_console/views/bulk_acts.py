@@ -132,9 +132,9 @@ class BulkAct(View):
             return self._refused(request.GET, exc)
         return self._ask(targets)
 
-    def _refused(self, asked: QueryDict, error: ComplaintError) -> HttpResponse:
-        """asked: the fields of the question, or none. Where they select none, the list comes back."""
-        if not asked.keys() & {"on", "all"} and not wants_fragment(self.request):
+    def _refused(self, sent: QueryDict, error: ComplaintError) -> HttpResponse:
+        """sent: the fields of the question, or none. Where they select none, the list comes back."""
+        if not sent.keys() & {"on", "all"} and not wants_fragment(self.request):
             messages.warning(self.request, str(error))
             return HttpResponseRedirect(self._cancel_url([]))
         return refusal(self.request, str(error), status=400)
