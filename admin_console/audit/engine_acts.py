@@ -9,7 +9,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from admin_console.audit.models import VIA_HTTP_API, VIA_SERVER, AuditRow, Phase, Verdict
+from admin_console.audit.models import CLAIM, VIA_HTTP_API, VIA_SERVER, AuditRow, Phase, Verdict
 from admin_console.audit.record import FOREIGN_REQUEST, now_ms
 from admin_console.gateway.act_sentences import sentence_of
 from admin_console.gateway.sentences import outcome_counts
@@ -45,13 +45,19 @@ def _row_with(message: str, act: ActRecord) -> AuditRow:
         action=act.action[:32],
         topic=act.topic[:64],
         channel=act.channel[:64],
-        # Of a pause on a node of a named cluster, which this console ended.
-        detail=f"cluster {act.details['cluster']}" if "cluster" in act.details else "",
+        detail=_detail(act),
         reason=str(act.details.get("reason") or "")[:200] if act.is_done else "",
         verdict=_verdict(act),
         message=message[:500],
         counts=counts | ({"times": act.times} if act.times > 1 else {}),
     )
+
+
+def _detail(act: ActRecord) -> str:
+    if act.on_behalf_of:
+        return f"{CLAIM}{act.on_behalf_of[:64]}"
+    # Of a pause on a node of a named cluster, which this console ended.
+    return f"cluster {act.details['cluster']}" if "cluster" in act.details else ""
 
 
 def _verdict(act: ActRecord) -> Verdict:

@@ -16,6 +16,9 @@ DETAIL_LENGTH_MAX = 2_700
 # The kind of actor there; elsewhere an actor is a user, or an account of the operating system.
 ACTOR_WORDS = {VIA_HTTP_API: "token", VIA_TCP: "client"}
 
+# The start of a detail over the HTTP API: the user for whom a token's program acts, by its claim.
+CLAIM = "for "
+
 
 def who_of(actor: str, via: str) -> str:
     """An actor as a page names it: "token deploy", or the user's name."""
@@ -93,12 +96,18 @@ class AuditRow(models.Model):
 
     @property
     def who(self) -> str:
-        """The actor as a page names it: a token may have the name of a user."""
-        return who_of(self.actor, self.via)
+        """The actor as a page names it: a token may have the name of a user, and claim to act for one."""
+        who = who_of(self.actor, self.via)
+        return f"{who}, {self.detail}" if self.has_claim else who
+
+    @property
+    def has_claim(self) -> bool:
+        """Whether `detail` is the user for whom the token's program acts, by its claim."""
+        return self.via == VIA_HTTP_API and bool(self.actor) and str(self.detail).startswith(CLAIM)
 
     @property
     def object_name(self) -> str:
         """The object of the act: orders, orders/billing, or a user."""
         if self.via == VIA_SERVER and not self.topic:
             return ""  # about the list itself; `detail` is for the chain
-        return f"{self.topic}/{self.channel}" if self.channel else self.topic or self.detail
+        return f"{self.topic}/{self.channel}" if self.channel else self.topic or ("" if self.has_claim else self.detail)

@@ -10,7 +10,7 @@ last look that it counts) and, for looks in the console, first_offset and last_o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from admin_console.audit.engine_acts import row_of
@@ -131,7 +131,8 @@ def _row_of_window(window: Window[_Digest]) -> AuditRow:
     digest = window.digest
     last = digest.last
     assert last is not None
-    row = last if isinstance(last, AuditRow) else row_of(last)
+    # Of several acts, a claim would be of the last one alone.
+    row = last if isinstance(last, AuditRow) else row_of(replace(last, on_behalf_of=""))
     names = list(digest.names)
     message = f"{window.counted:,} more {window.kind.words}"
     if digest.looks is not None:

@@ -205,7 +205,8 @@ class _Doing:
 
     async def _sent(self, path: str, query: Mapping[str, str], body: bytes) -> bytes:
         try:
-            return await self._http.post_to_node(self._node.member.target, path, query, body)
+            user = self._order.asker.by
+            return await self._http.post_to_node(self._node.member.target, path, query, body, user=user)
         except HttpRefusedError as exc:
             is_of_topic = path == "/channel/empty" and self._order.action == "empty_topic"
             if is_of_topic and exc.status == 404 and exc.word.endswith("_NOT_FOUND"):

@@ -122,9 +122,10 @@ class HttpJson:
         body: bytes = b"",
         token: str = "",
         content_type: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
         """The answer's body, which acts leave empty. It is sent once. Raises UnreachableError or HttpRefusedError."""
-        return bytes((await self._answer("POST", url, query, token, body, content_type))[0])
+        return bytes((await self._answer("POST", url, query, token, body, content_type, headers))[0])
 
     async def _answer(
         self,
@@ -134,12 +135,13 @@ class HttpJson:
         token: str,
         sent: bytes | None = None,
         content_type: str = "",
+        further: Mapping[str, str] | None = None,
     ) -> tuple[bytearray, str]:
         """Its body and its date."""
         assert self._session is not None
         bytes_max = self._answer_bytes_max
         # An nsqlookupd before 1.0 wraps its answers unless the request accepts those of 1.0.
-        headers = {"Accept": "application/vnd.nsq; version=1.0", "Accept-Encoding": "identity"}
+        headers = {"Accept": "application/vnd.nsq; version=1.0", "Accept-Encoding": "identity", **(further or {})}
         if token:
             headers["Authorization"] = f"Bearer {token}"
         if content_type:

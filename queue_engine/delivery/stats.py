@@ -421,6 +421,7 @@ class ActRecord:
     details: Mapping[str, Any] = field(default_factory=dict)  # further facts for the sentence: offset, lease
     act_id: str = ""  # joins the records before and after an act; "" for a single record
     actor: str = ""  # the name of the token; "" without one
+    on_behalf_of: str = ""  # a claim of that token: the user for whom its program acts; "" for none
     at_ms: int = 0  # Unix milliseconds; the sink of the records notes it
     is_intent: bool = False  # the act is about to begin
     times: int = 1  # how many acts the record stands for

@@ -17,6 +17,7 @@ from queue_engine.client.http_json import HttpRefusedError
 from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.vocabulary.clock import NS_PER_MS
 from queue_engine.vocabulary.permission import Permission
+from queue_engine.wire.user_claim import HEADER
 from tests.support.certificates import Certificates, Pair
 from tests.support.fake_node import FakeNode
 from tests.support.processes.running_engine import RunningEngine
@@ -120,6 +121,24 @@ def test_a_penstock_that_wants_a_token_takes_acts_of_the_console_that_has_one(
             return
         with pytest.raises(HttpRefusedError, match=error):
             act.result(30)
+
+
+@pytest.mark.parametrize("has_token", [True, False])
+def test_an_act_names_its_user_to_the_node_beside_a_token_alone(has_token: bool, tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text("127.0.0.0/8 s3cret\n" if has_token else "10.0.0.0/8 s3cret\n")
+    path.chmod(0o600)
+    with FakeNode() as a:
+        a.answer_as_nsqd()
+        a.answers["/topic/pause"] = b""
+        with reading(tmp_path / "console", nsqd_http_address=a.address, node_token_file=str(path)) as cluster:
+            target = HttpAddress.parse(a.address)
+            cluster.call(
+                lambda http: http.post_to_node(target, "/topic/pause", {"topic": "orders"}, user="Zoë\r\nX: 1")
+            ).result(30)
+            sent = [headers for path, headers in a.requests if path.startswith("/topic/pause")][-1]
+            assert sent.get(HEADER) == ("Zo%C3%AB%0D%0AX%3A 1" if has_token else None)
+            assert "X" not in sent
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from admin_console.cluster.calls.node_tokens import NodeTokens
 from admin_console.cluster.calls.options import ClientTls, ClusterOptions
 from queue_engine.client.http_json import HttpJson, HttpRefusedError, JsonAnswer, UnreachableError
 from queue_engine.client.tools.connecting import tls_context
+from queue_engine.wire.user_claim import HEADER, encoded
 
 # Of all nodes together, apart by their kind: more at once would only make each of them slower.
 CALLS_MAX = 16
@@ -203,11 +204,15 @@ class NodeHttp:
             async with self._acts:
                 return await self._http.post(f"{address.url}{path}", query)
 
-    async def post_to_node(self, target: HttpAddress, path: str, query: Mapping[str, str], body: bytes = b"") -> bytes:
-        """Have a node do an act; by https where the node names its port. Raises as `HttpJson.post`."""
+    async def post_to_node(
+        self, target: HttpAddress, path: str, query: Mapping[str, str], body: bytes = b"", *, user: str = ""
+    ) -> bytes:
+        """Have a node do an act; by https where the node names its port. user: who wants it, for the node's audit
+        list; sent beside a token alone. Raises as `HttpJson.post`."""
 
         async def post(url: str, token: str) -> bytes:
-            return await self._http.post(f"{url}{path}", query, body=body, token=token)
+            headers = {HEADER: encoded(user)} if user and token else None
+            return await self._http.post(f"{url}{path}", query, body=body, token=token, headers=headers)
 
         async with self._acts:
             answer: bytes = await self._of_node(target, post)

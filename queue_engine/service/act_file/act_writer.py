@@ -156,4 +156,4 @@ def _act_of(window: Window[_Last]) -> ActRecord:
     assert last is not None
     address = last.remote_address if window.is_one_source else SEVERAL
     actor = last.actor if window.digest.is_one_actor else ""
-    return replace(last, remote_address=address, actor=actor, times=window.counted)
+    return replace(last, remote_address=address, actor=actor, on_behalf_of="", times=window.counted)

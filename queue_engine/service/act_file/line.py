@@ -8,6 +8,7 @@
                phase: "intent", stored before an act begins; "result" of that; "event", which is over at once
                act: joins intent and result, 32 hex digits; "" for an event
                action, topic, channel, address, via, actor: as in `ActRecord`; actor is the token's name
+               for: whom the token claims to act for; left out for no claim
                error: why it was refused or failed; "" when it was done
                counts: its result, by the names of `Outcome`'s fields; those that are 0 are left out
                created: whether it made something new; left out where nothing was done
@@ -69,6 +70,8 @@ def encode_line(number: int, act: ActRecord) -> bytes:
     if outcome is not None:
         content["created"] = outcome.created
     content["details"] = act.details
+    if act.on_behalf_of:
+        content["for"] = act.on_behalf_of
     if act.times != 1:
         content["times"] = act.times
     line = orjson.dumps(content)
@@ -95,6 +98,7 @@ def decode_line(line: bytes) -> tuple[int, ActRecord] | None:
             details=values.get("details", {}),
             act_id=values["act"],
             actor=values.get("actor", ""),
+            on_behalf_of=values.get("for", ""),
             at_ms=values["at_ms"],
             is_intent=is_intent,
             times=values.get("times", 1),
@@ -108,7 +112,7 @@ def _has_right_types(number: Any, act: ActRecord) -> bool:
     texts: list[Any] = [act.action, act.topic, act.channel, act.remote_address, act.error, act.via, act.act_id]
     counts: list[Any] = [getattr(act.outcome, name) for name in _COUNTS] if act.outcome is not None else []
     return (
-        all(type(text) is str for text in (*texts, act.actor))
+        all(type(text) is str for text in (*texts, act.actor, act.on_behalf_of))
         # Tables keep numbers in 64 bits.
         and all(type(one) is int and one.bit_length() < 64 for one in (number, act.at_ms, act.times, *counts))
         and number >= 1

@@ -59,7 +59,7 @@ class ActRoutes:
             self._audit.refuse(head, action, topic, "", Refusal(400, "INVALID_TOPIC"), answer)
         else:
             try:
-                details = details_of(of_act(action), query, head.author)
+                details = details_of(of_act(action), query, head.act_author)
             except Refusal as refusal:
                 self._audit.refuse(head, action, topic, "", refusal, answer)
                 return
@@ -86,7 +86,7 @@ class ActRoutes:
             assert topic is not None
             assert channel is not None
             try:
-                details = details_of(of_act(action), query, head.author)
+                details = details_of(of_act(action), query, head.act_author)
             except Refusal as refusal:
                 self._audit.refuse(head, action, topic, channel, refusal, answer)
                 return
@@ -98,7 +98,7 @@ class ActRoutes:
             return
         topic, channel = query.get("topic", ""), query.get("channel", "")
         try:
-            details = details_of(of_act("rewind_channel"), query, head.author)
+            details = details_of(of_act("rewind_channel"), query, head.act_author)
             preview = self._preview(query)
         except Refusal as refusal:
             self._audit.refuse(head, "rewind_channel", topic, channel, refusal, answer)

@@ -64,7 +64,19 @@ class HttpAudit:
     ) -> None:
         """Answer an act with a refusal, and report it. act_id: of an act that has begun."""
         error = f"{refusal.word}: {refusal.detail}" if refusal.detail else refusal.word
-        self.tell(ActRecord(action, topic, channel, head.remote_address, error, None, act_id=act_id, actor=head.actor))
+        self.tell(
+            ActRecord(
+                action,
+                topic,
+                channel,
+                head.remote_address,
+                error,
+                None,
+                act_id=act_id,
+                actor=head.actor,
+                on_behalf_of=head.on_behalf_of,
+            )
+        )
         answer(refusal.response())
 
     @property
@@ -113,6 +125,7 @@ class HttpAudit:
                 None,
                 act_id=act_id,
                 actor=head.actor,
+                on_behalf_of=head.on_behalf_of,
                 is_intent=True,
             ),
             stored,
@@ -153,6 +166,7 @@ class HttpAudit:
                     details=details,
                     act_id=act_id,
                     actor=head.actor,
+                    on_behalf_of=head.on_behalf_of,
                 )
             )
             answer(response() if callable(response) else response)

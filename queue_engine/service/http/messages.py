@@ -162,7 +162,7 @@ class MessageRoutes:
             query = query_of(head.path, head.raw_query)
             topic, channel = query.get("topic", ""), query.get("channel", "")
             _names(query)
-            details = {**_named(query, body), **details_of(of_act(action), query, head.author)}
+            details = {**_named(query, body), **details_of(of_act(action), query, head.act_author)}
         except Refusal as refusal:
             refuse(refusal)
             return

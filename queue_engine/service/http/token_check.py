@@ -5,7 +5,7 @@ the more its address has sent (`identity/guesses.py`).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from queue_engine.delivery.stats import ActRecord
@@ -20,10 +20,12 @@ from queue_engine.service.identity.gate import Gate
 from queue_engine.storage.readers.reader_registry import ANY_MAKER, Maker
 from queue_engine.vocabulary.options.addresses import is_loopback, is_socket_path, split_address
 from queue_engine.vocabulary.permission import Permission
+from queue_engine.wire.user_claim import HEADER, claimed_user
 
 MISSING = "TOKEN_REQUIRED"
 NOT_ALLOWED = "NOT_ALLOWED"
 _BEARER = b"bearer "
+_CLAIM = HEADER.lower().encode()
 # These name no topic: their handlers look at that of the lease, or of the search.
 _OF_A_HANDLE = ("/log/renew", "/log/release", "/channel/search/state", "/channel/search/cancel")
 
@@ -55,6 +57,7 @@ class TokenCheck:
         authorization = self._gate.find(secret) if secret else None
         if authorization is not None:
             head.actor = authorization.identity
+            head.on_behalf_of = claimed_user(head.header(_CLAIM) or b"")
             head.is_own = self._gate.is_own(secret)
             head.may_read = partial(authorization.may, Permission.CONSUME)
             head.may_administer = partial(authorization.may, Permission.ADMINISTER)
@@ -91,7 +94,7 @@ class TokenCheck:
             topic, channel = names_of(head)
             error = f"{word}: {complaint}"
             record = ActRecord(path.action, topic, channel, head.remote_address, error, None, actor=head.actor)
-            self._audit.tell(record)
+            self._audit.tell(replace(record, on_behalf_of=head.on_behalf_of))
         return Refusal(403, word, complaint).response()
 
 

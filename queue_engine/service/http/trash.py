@@ -56,7 +56,7 @@ class TrashRoutes:
             query: Query = query_of(head.path, head.raw_query)
             number = whole_number(query, TRASH_ID)
             if action == "restore_trash":
-                options = {"swap": _swaps(query), "by": head.author}
+                options = {"swap": _swaps(query), "by": head.act_author}
             topic, channel = self._engine.trash.names_of(number)
         except Refusal as refusal:
             self._audit.refuse(head, action, topic, channel, refusal, answer)

@@ -41,7 +41,7 @@ def test_acts_without_a_console_are_shown_and_named(tmp_path: Path, settings: An
     file.append(
         [
             replace(act, action="read_messages", error="NOT_ALLOWED: no", times=12),
-            replace(act, act_id="a", action="empty_topic", outcome=Outcome(depth=7)),
+            replace(act, act_id="a", action="empty_topic", outcome=Outcome(depth=7), on_behalf_of="<b>alice</b>"),
             replace(act, act_id="b", action="delete_topic", is_intent=True),
             *[replace(act, action="create_topic", outcome=Outcome(created=True))] * PAGE_ROWS,
         ]
@@ -58,6 +58,7 @@ def test_acts_without_a_console_are_shown_and_named(tmp_path: Path, settings: An
         "NOT_ALLOWED: no",
         "(12 times)",
         ">token deploy<",
+        ">token deploy, for &lt;b&gt;alice&lt;/b&gt;<",
     ):
         assert words in older, words
     for details in (b"null", b'{"offset":"far"}'):

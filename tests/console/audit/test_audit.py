@@ -18,6 +18,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import DatabaseError, connection
 from django.test import Client, RequestFactory
 
+from admin_console.audit.chain import append
 from admin_console.audit.engine_acts import row_of
 from admin_console.audit.models import AuditRow, Phase, Verdict
 from admin_console.audit.record import NotAuditedError, begin_act, intent_of, set_row_buffer
@@ -91,6 +92,17 @@ def test_an_act_whose_sentence_fails_keeps_its_row_and_is_logged(caplog: pytest.
 @pytest.fixture
 def client(db: None) -> Client:
     return client_of(make_user("reader", Role.OPERATOR))
+
+
+def test_the_user_whom_a_token_claims_to_act_for_stands_beside_it_and_is_no_actor(client: Client) -> None:
+    pause = ActRecord("pause_topic", "orders", "", "192.0.2.1:5", "", Outcome(), actor="ops", on_behalf_of="<i>alice")
+    option = replace(pause, action="change_option", topic="", details=DETAILS, on_behalf_of="alice")
+    append([row_of(pause), row_of(option), row_of(replace(pause, actor="", on_behalf_of=""))])
+    page = client.get("/audit/").content.decode()
+    assert (page.count(">token ops, for &lt;i&gt;alice<"), page.count(">token ops, for alice<")) == (1, 1)
+    assert page.count("alice") == 2, "neither the object nor the outcome"
+    assert "alice" not in client.get("/audit/", {"actor": "alice"}).content.decode().partition("<table")[2]
+    assert client.get("/audit/", {"actor": "token ops"}).content.decode().count("token ops, for") == 2
 
 
 @pytest.mark.slow(reason="starts a process")

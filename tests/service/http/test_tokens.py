@@ -8,6 +8,7 @@ import pytest
 from queue_engine.service.http.rules import PATHS, Rule
 from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.vocabulary.permission import Permission
+from queue_engine.wire.user_claim import HEADER, encoded
 from tests.service.http.server import http_server
 
 QUERY = "?topic=orders&channel=billing&cursor=copy&offset=0&number=1&to=start"
@@ -182,6 +183,33 @@ async def test_acts_are_audited_under_the_tokens_name(tmp_path: Path) -> None:
         pause = server.engine.topics["orders"].pause
         assert pause is not None
         assert pause.by == "token token-0"  # a user may have the name token-0
+
+
+async def test_a_token_may_name_the_user_it_acts_for_which_gives_no_right(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        token = server.new_token(Permission.ADMINISTER)
+        claims = {
+            "alice": "alice",
+            "%D0%98%D0%B2%D0%B0%D0%BD": "Иван",
+            encoded("grace, token root\nx\u202e"): "grace, token root x",
+            "x" * 5_000: "x" * 64,
+            "%FF%00": "\ufffd",
+            "%20": "",
+        }
+        await server.request("POST", "/topic/create?topic=orders", b"", token)
+        for value in claims:
+            await server.request("POST", "/topic/pause?topic=orders", b"", {**token, HEADER: value})
+        await server.request("POST", "/topic/pause?topic=none", b"", {**token, HEADER: "alice"})
+        # Without a token, or with a wrong one, it is no claim of any.
+        await server.request("POST", "/topic/pause?topic=orders", b"", {HEADER: "alice"})
+        assert [act.on_behalf_of for act in server.acts] == ["", *claims.values(), "alice", ""]
+        assert {act.actor for act in server.acts} == {"token-0", ""}
+        pause = server.engine.topics["orders"].pause
+        assert pause is not None
+        assert pause.by == "token token-0, for alice"
+        publishes = server.new_token(Permission.PUBLISH)
+        refused = await server.request("POST", "/topic/empty?topic=orders", b"", {**publishes, HEADER: "root"})
+        assert (refused.status, server.acts[-1].on_behalf_of) == (403, "root")
 
 
 async def test_the_answer_to_many_wrong_tokens_waits_while_others_go_on(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ class RequestHead:
     route: the key of the path in the table of paths, also where the table has no such path: all options share one key.
     client_address: where the client is, by the connection or by a trusted proxy, without a port; the handler sets it.
     "" where the connection's address stands for many clients.
-    actor: the name of its token, once that is checked; "" for none. may_read, may_administer: whether that token may
+    actor: the name of its token, once that is checked; "" for none. on_behalf_of: the user for whom that token's
+    program acts, by its claim (`wire/user_claim.py`); "" for none. may_read, may_administer: whether that token may
     read or administer a topic, "" for all of them; None without a token. is_own: whether a process of this server sends
     it. refused: answers a request that may not pass, after its body was dropped; None for the others.
     """
@@ -35,6 +36,7 @@ class RequestHead:
     is_tls: bool = False
     client_address: str = ""
     actor: str = ""
+    on_behalf_of: str = ""
     is_own: bool = False
     may_read: Callable[[str], bool] | None = None
     may_administer: Callable[[str], bool] | None = None
@@ -48,6 +50,11 @@ class RequestHead:
     def author(self) -> str:
         """Who did an act of this request: the token's name, or the client's address."""
         return f"token {self.actor}" if self.actor else self.remote_address
+
+    @property
+    def act_author(self) -> str:
+        """The author, with the user whom the token claims to act for."""
+        return f"{self.author}, for {self.on_behalf_of}" if self.on_behalf_of else self.author
 
     @property
     def remote_ip(self) -> str:
