@@ -14,6 +14,7 @@ from queue_engine.daemon.go_flags.command_line import FlagSet, Given
 from queue_engine.daemon.go_flags.flag import Flag, FlagType, Value
 
 PROGRAM = "nsqadmin"
+_HEADER = ACL_HEADER.flag.removeprefix("--")
 # nsqadmin's own default: it can be reached from other machines.
 ADDRESS_DEFAULT = "0.0.0.0:4171"
 ACL_HEADER_DEFAULT = "X-Forwarded-User"
@@ -88,7 +89,7 @@ def flag_set() -> FlagSet:
     return FlagSet(PROGRAM, flags)
 
 
-def notes_of(given: Given) -> list[str]:
+def notes_of(given: Given, environment: Mapping[str, str] = os.environ) -> list[str]:
     """A sentence for each flag without effect, and each key of the configuration file that names none. Those with one
     reason share a sentence."""
     notes = [f"--config: {key} is no flag, and has no effect" for key in given.unknown_keys]
@@ -98,7 +99,22 @@ def notes_of(given: Given) -> list[str]:
             names.setdefault(WITHOUT_EFFECT[name][1], []).append(f"--{name}")
     for note, flags in names.items():
         notes.append(f"{', '.join(flags)} {'has' if len(flags) == 1 else 'have'} no effect: {note}")
+    if not _has_admins(given.values, environment) and _is_header_alone(given.values, environment):
+        notes.append(
+            f"{ACL_HEADER.flag} has no effect without --trusted-proxy, the address of the proxy that sets the header: "
+            "users log in on the console's own page"
+        )
     return notes
+
+
+def _has_admins(values: Mapping[str, Value], environment: Mapping[str, str]) -> bool:
+    return bool(values.get("admin-user") or ADMIN_USERS.variable in environment)
+
+
+def _is_header_alone(values: Mapping[str, Value], environment: Mapping[str, str]) -> bool:
+    """Whether the header comes without a proxy: nsqadmin reads none without admins, and its files may name one."""
+    has_proxy = values.get("trusted-proxy") or environment_variable("--trusted-proxy") in environment
+    return bool(values.get(_HEADER)) and not has_proxy
 
 
 def arguments_of(given: Given, environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -106,8 +122,11 @@ def arguments_of(given: Given, environment: Mapping[str, str] = os.environ) -> l
     values = {name: value for name, value in given.values.items() if name not in WITHOUT_EFFECT}
     if environment_variable("--console-address") not in environment:
         values.setdefault("http-address", ADDRESS_DEFAULT)
-    if ("admin-user" in values or ADMIN_USERS.variable in environment) and ACL_HEADER.variable not in environment:
-        values.setdefault(ACL_HEADER.flag[2:], ACL_HEADER_DEFAULT)
+    if _has_admins(values, environment):
+        if ACL_HEADER.variable not in environment:
+            values.setdefault(_HEADER, ACL_HEADER_DEFAULT)
+    elif _is_header_alone(values, environment):
+        del values[_HEADER]
     switches = {option.flag.removeprefix("--") for option in _SWITCHES}
     arguments = [CONSOLE_ONLY.flag]
     for name, value in values.items():

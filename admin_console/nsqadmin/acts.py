@@ -18,12 +18,13 @@ from admin_console.nsqadmin.answers import complaint, not_found_upstream, refuse
 from admin_console.nsqadmin.callers import may_act
 from admin_console.nsqadmin.cluster_now import ClusterNow
 from admin_console.nsqadmin.go_json import GoJsonError, texts_in
-from admin_console.nsqadmin.unknown import unknown_topic
+from admin_console.nsqadmin.unknown import nothing_to_act_on
 from admin_console.permissions.allowed import may_use
 
 logger = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 16 << 10
+_MISSING = ("TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND")
 _ACTIONS = {"pause": "pause", "unpause": "unpause", "empty": "empty"}
 
 
@@ -144,11 +145,11 @@ class _Act:
         lacking = [not_found_upstream("CHANNEL_NOT_FOUND")] * self._lacking
         if any(one.result.verdict == DONE for one in results):
             return warned({}, [*self._lookupd_errors, *failures, *lacking])
-        if results or failures or not self._now.has_lookupds:
+        if self._failures or any(one.result.code not in _MISSING for one in results):
             return upstream("nsqd", failures)
-        if self._lacking or self._now.lists(self._topic):
-            return warned({}, lacking)
-        return unknown_topic(self._now)
+        if results or self._lacking or self._now.lists(self._topic):
+            return warned({}, [*self._lookupd_errors, *failures, *lacking])
+        return nothing_to_act_on(self._now)
 
     def _order(self, action: str = "") -> ActOrder:
         user = cast(User, self._request.user)
@@ -196,6 +197,8 @@ class _Act:
         if not holders and not self._now.has_lookupds:
             own = self._now.own_name
             holders = self._acting([own] if own else [one.name for one in self._now.cluster.state.called])
+            if not holders:
+                self._failures.append("this cluster has no node")
         order = self._order()
         return [*results, *fan_out([(node, order) for node in holders])]
 
@@ -224,7 +227,7 @@ class _Act:
 
 def _sentence_of(one: NodeResult) -> str:
     """Why a node did not do it: nsqadmin's words where the node has no such topic or channel."""
-    if one.result.code in ("TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND"):
+    if one.result.code in _MISSING:
         return not_found_upstream(one.result.code)
     return f"{one.node}: {one.result.message}"
 
@@ -248,7 +251,7 @@ def _check_names(topic: str, channel: str) -> None:
     having = now.figures(topic=topic).having(topic).answers if is_valid_name(topic) else ()
     if having:
         raise _RefusedError(warned({}, [refused_upstream("INVALID_ARG_CHANNEL")] * len(having)))
-    raise _RefusedError(unknown_topic(now))
+    raise _RefusedError(nothing_to_act_on(now))
 
 
 def _check(request: HttpRequest, action: str, topic: str, channel: str) -> None:

@@ -1,6 +1,5 @@
 """The cluster as one request of nsqadmin's interface reads it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,8 +60,10 @@ class ClusterNow:
 
     @property
     def lookupd_errors(self) -> list[str]:
-        """Of those that did not answer the poller's last call."""
-        return [one.answers.error for one in self.cluster.state.lookupds if one.answers.error]
+        """`lookupd_failures`, read only where one did not answer the poller's last call: figures do not need them, and
+        one that hangs would cost each request its time."""
+        is_failing = any(one.answers.failures for one in self.cluster.state.lookupds)
+        return self.lookupd_failures if is_failing else []
 
     def lists(self, topic: str) -> bool:
         """Whether an nsqlookupd lists the topic."""
@@ -96,10 +97,11 @@ class ClusterNow:
         for lookupd in self.lookupds:
             for one in lookupd.nodes:
                 by_name.setdefault(one.address.bare, {})[lookupd.address.bare] = one
-        others: Sequence[Node] = [one for one in self.cluster.state.answering if one.name not in by_name]
+        others = [one for one in self.cluster.state.answering if one.name not in by_name and one.member.is_configured]
+        topics_now = {one.name: one.topics for one in self.figures().answers} if others else {}
         for node in others:
-            if node.info is not None and (node.member.is_configured or node.name in by_name):
-                identity, topics = node.info.identity, node.stats.topics if node.stats is not None else {}
+            if node.info is not None:
+                identity, topics = node.info.identity, topics_now.get(node.name) or ()
                 by_name[node.name] = {
                     "": Registration(
                         HttpAddress(identity.broadcast_address, identity.http_port),

@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import Resolver404, get_script_prefix, resolve
 
 from admin_console.answers import refusal
-from admin_console.nsqadmin.answers import complaint, not_found_upstream, upstream
+from admin_console.nsqadmin.answers import complaint, not_found_upstream, upstream, warned
 from admin_console.nsqadmin.cluster_now import ClusterNow
 
 
@@ -14,6 +14,14 @@ def unknown_topic(now: ClusterNow) -> HttpResponse:
     if not now.has_lookupds:
         return upstream("nsqd", [])
     return upstream("nsqlookupd", [one.error or not_found_upstream("TOPIC_NOT_FOUND") for one in now.lookupds])
+
+
+def nothing_to_act_on(now: ClusterNow) -> HttpResponse:
+    """An act on such a topic: without nsqlookupds nsqadmin answers 200, which a program that deletes a
+    topic twice relies on."""
+    if now.has_lookupds:
+        return unknown_topic(now)
+    return warned({}, [not_found_upstream("TOPIC_NOT_FOUND")])
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -155,6 +155,25 @@ def test_what_is_missing_has_nsqadmins_words(admin: Client, tmp_path: Path) -> N
         assert node == (400, {"message": "INVALID_TOPIC"})
 
 
+def test_without_nsqlookupds_an_act_on_what_is_not_there_is_a_warning(admin: Client, tmp_path: Path) -> None:
+    missing = 'got response 404 Not Found "{\\"message\\":\\"TOPIC_NOT_FOUND\\"}"'
+    with FakeNsqd.of(orders(40)) as a, cluster_console(tmp_path, a) as console:
+        console.see_topic("orders", 1)
+        for method, path in (("POST", "none"), ("DELETE", "none"), ("DELETE", "none/x"), ("DELETE", "bad%20name")):
+            found = send(admin, method, f"/api/topics/{path}", {"action": "pause"})
+            assert found == (200, {"message": f"WARNING: {missing}"}), path
+        assert {one.verdict for one in AuditRow.objects.filter(phase="result")} == {"failed"}
+        for path in ("none", "none/x", "bad%20name"):
+            found = send(admin, "GET", f"/api/topics/{path}")
+            assert found == (502, {"message": "UPSTREAM_ERROR: failed to query any nsqd: "}), path
+        found = send(admin, "DELETE", f"/api/nodes/{a.address}", {"topic": "none"})
+        assert found == (200, {"message": f"WARNING: {missing}"})
+        # Its topics are those of this moment.
+        a.topics["mail"] = topic("mail", channel("all"))
+        nodes = {str(one["http_port"]): one["topics"] for one in send(admin, "GET", "/api/nodes")[1]["nodes"]}
+        assert [one["topic"] for one in nodes[str(a.port)]] == ["mail", "orders"]
+
+
 def test_a_silent_node_is_a_warning_and_all_of_them_an_error(admin: Client, tmp_path: Path) -> None:
     with cluster(tmp_path, gone=True) as (_, a, b, _lookupd):
         status, document = send(admin, "GET", "/api/topics/orders")
@@ -195,7 +214,7 @@ def test_a_node_without_the_channel_and_a_silent_nsqlookupd_are_warnings(admin: 
         assert a.channel("orders", "billing")["paused"]
         assert AuditRow.objects.get(phase="result").verdict == "done"
         lookupd.failing = (500, {}, b"{}")
-        wait_for("the poller's failure", lambda: console.cluster.state.lookupds[0].answers.error)
+        wait_for("the poller's failure", lambda: console.cluster.state.lookupds[0].answers.failures)
         for method, path in (("GET", "/api/topics/orders"), ("GET", "/api/counter"), ("POST", "/api/topics/orders")):
             status, document = send(admin, method, path, {"action": "pause"})
             assert (status, document["message"].startswith("WARNING: ")) == (200, True), path

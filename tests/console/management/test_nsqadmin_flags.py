@@ -104,6 +104,26 @@ def test_a_configuration_file_has_nsqadmins_keys(tmp_path: Path) -> None:
     assert "--graphite-url has no effect" in notes_of(given)[1]
 
 
+def test_a_header_without_admins_and_a_proxy_is_left_out_with_a_sentence() -> None:
+    given = flag_set().read(["-acl-http-header=X-User"])
+    assert arguments_of(given, {}) == ["--console-only", "--console-address=0.0.0.0:4171"]
+    (note,) = notes_of(given, {})
+    assert note.startswith("--acl-http-header has no effect without --trusted-proxy, ")
+    for proxy, environment in (["-trusted-proxy=10.0.0.1"], {}), ([], {"PENSTOCK_TRUSTED_PROXY": "10.0.0.1"}):
+        given = flag_set().read(["-acl-http-header=X-User", *proxy])
+        assert "--acl-http-header=X-User" in arguments_of(given, environment)
+        assert notes_of(given, environment) == []
+    # With admins the header is needed: `serve` refuses it without a proxy.
+    assert "--acl-http-header=X-User" in options_of("-acl-http-header=X-User", "-admin-user=ada")
+
+
+def test_a_file_with_an_empty_list_of_admins_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "nsqadmin.cfg"
+    path.write_text('admin_users = []\nacl_http_header = ""\n')
+    given = flag_set().read([f"-config={path}"])
+    assert not any(one.startswith(("--acl-admin-user", "--acl-http-header=X")) for one in arguments_of(given, {}))
+
+
 def test_an_unknown_flag_costs_gos_sentence() -> None:
     with pytest.raises(
         FlagError, match=r"flag provided but not defined: -lookup-http-address\. Did you mean -lookupd-http-"
