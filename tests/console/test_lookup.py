@@ -218,8 +218,12 @@ def test_a_name_without_a_producer_is_unregistered_after_a_question_and_audited(
     engine: EngineRunner, lookup: RunningLookup
 ) -> None:
     admin = client_of(make_user(role=Role.ADMIN))
+    operator = client_of(make_user("grace", role=Role.OPERATOR))
     for name in ("topic=returns&channel=c", "topic=returns&channel=d", "topic=orders&channel=lost"):
         lookup.post(f"/channel/create?{name}")
+    listed = operator.get("/lookup/").content.decode()
+    assert "Needs the role admin; yours is operator." in listed
+    assert "~unregister" not in listed
     asked = unescape(admin.get("/lookup/returns/~unregister/").content.decode())
     assert f"{lookup.http_address} lists returns no more. No message is lost by it." in asked
     assert "With it 2 channels of it: c and d." in asked

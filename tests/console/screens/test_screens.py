@@ -166,6 +166,16 @@ def test_what_was_dropped_for_want_of_room_is_told() -> None:
     assert "12 dropped for lack of room" in screen["subtitle"]
 
 
+def test_the_rates_of_a_channel_are_its_own_and_not_the_topics() -> None:
+    hub = Hub()
+    for index in range(61):
+        stats = channel("orders", "billing", depth=15 * index, message_count=20 * index, finish_count=5 * index)
+        hub.write(snapshot(topic("orders", stats, message_count=300 * index), second=START_S + index))
+    assert hub.live is not None
+    stats_shown = {one.name: one for one in channel_parts(hub.live, Role.VIEWER, "orders", "billing", None)["stats"]}
+    assert stats_shown["oldest"].note.text == "20/s in · 5/s finished"
+
+
 def test_consumers_that_hold_all_they_asked_for_are_saturated() -> None:
     live = growing(client_count=3, ready_count=100, in_flight_count=100, finished=10)
     assert meaning_of(live).startswith("Every consumer is full: it holds as many")
