@@ -96,10 +96,12 @@ class LinePoints:
 GREATEST = ("samples", "window_s", "oldest_age_ms_avg", "oldest_age_ms_min", "oldest_age_ms_max")
 
 
-def of_all_nodes(windows: Rows) -> Rows:
-    """One row a window, in order of time: counts of several nodes are added up; of GREATEST the greatest is taken."""
+def of_all_nodes(windows: Rows, shares: Floats | None = None) -> Rows:
+    """One row a window, in order of time: counts of several nodes are added up; of GREATEST the greatest is taken.
+
+    shares: by which gauges count in the sum (`shares_of`); None for whole windows.
+    """
     times, places = np.unique(np.asarray(windows["t"]), return_inverse=True)
-    windows = {name: column for name, column in windows.items() if name != "node"}
     if len(times) == len(windows["t"]):
         order = np.argsort(windows["t"])
         return {name: column[order] for name, column in windows.items()}
@@ -111,10 +113,30 @@ def of_all_nodes(windows: Rows) -> Rows:
             made[name] = most
         elif name != "t":
             values = floats(column)
+            if shares is not None and name.endswith(("_avg", "_min")):
+                values *= shares
             has_value = ~np.isnan(values)
             sums = np.bincount(places, weights=np.nan_to_num(values), minlength=len(times))
             made[name] = np.where(np.bincount(places[has_value], minlength=len(times)) > 0, sums, np.nan)
     return made
+
+
+def shares_of(windows: Rows, nodes: Slots) -> Floats:
+    """Of each window the share in which its node was there, by its samples: below 1 in the first and the last of a node
+    that came or went while others were recorded. Without it a node with a new name would count twice in that window.
+    nodes: the number of each window's node."""
+    times = np.asarray(windows["t"], np.int64)
+    shares = np.ones(len(times))
+    if len(times):
+        rates = floats(windows["samples"]) / floats(windows["window_s"])
+        most = np.zeros(int(nodes.max()) + 1)
+        np.maximum.at(most, nodes, rates)
+        order = np.lexsort((times, nodes))
+        is_next = np.diff(nodes[order]) > 0
+        edges = order[np.append(True, is_next) | np.append(is_next, True)]
+        edges = edges[(times[edges] > times.min()) & (times[edges] < times.max())]
+        shares[edges] = rates[edges] / most[nodes[edges]]
+    return shares
 
 
 def numbered(names: Column) -> tuple[tuple[str, ...], Slots]:

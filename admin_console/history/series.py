@@ -23,6 +23,7 @@ from admin_console.history.points import (
     of_all_nodes,
     partial,
     percentiles,
+    shares_of,
 )
 from admin_console.history.ranges import HOUR_S, POINTS_MAX, Range
 from admin_console.history.store import Floats, Part, Rows, store_of
@@ -193,8 +194,7 @@ class _Reading:
     def history(self, plans: Sequence[graphs.GraphPlan], *, has_latency: bool = False) -> History:
         rate = "finished" if self._main[1] else "messages"
         of_main = [line.ring for plan in plans for line in plan.lines if line.key == self._main]
-        rows = self._windows(self._main, [*of_main, "waiting", rate], "node")
-        nodes, numbers = numbered(rows.pop("node"))
+        rows, nodes, numbers = self._windows(self._main, [*of_main, "waiting", rate])
         if self._nodes:
             page = tuple(self._shown.get(name, name) for name in self._nodes)
             plans = [replace(plan, lines=tuple(replace(one, nodes=page) for one in plan.lines)) for plan in plans]
@@ -207,11 +207,13 @@ class _Reading:
         found = 0
         for key in dict.fromkeys(line.key for line in lines):
             own = [line for line in lines if line.key == key]
-            of_key = rows if key == self._main else self._windows(key, [line.ring for line in own])
-            found += len(of_key["t"])
+            found_rows = (
+                (rows, nodes, numbers) if key == self._main else self._windows(key, [line.ring for line in own])
+            )
+            found += len(found_rows[0]["t"])
             for one in dict.fromkeys(line.nodes for line in own):
                 of_one = [line for line in own if line.nodes == one]
-                windows = of_all_nodes(self._of(of_key, nodes, numbers, of_one))
+                windows = self._sums(*found_rows, of_one)
                 for line in of_one:
                     _add_windows(gathered[line.column], windows, line.ring)
             for line in own:
@@ -249,21 +251,25 @@ class _Reading:
             partial=[*_spans(self._points, self._partial(nodes)), *self._live_silences()],
         )
 
-    def _windows(self, key: Key, rings: Sequence[str], *more: str) -> Rows:
-        """A row a window and node; of the chosen node, where there is one. more: further columns."""
-        names = ["samples", "paused_samples", *more, *_columns_of(rings)]
-        found = self._store.windows(*key, names, self._tiers.parts, self._nodes)
-        return {name: np.empty(0) for name in ("t", "window_s", *names)} if found is None else found
+    def _windows(self, key: Key, rings: Sequence[str]) -> tuple[Rows, tuple[str, ...], Slots]:
+        """A row a window and node; of the chosen node, where there is one. Then the nodes, and their number in each
+        row."""
+        names = ["node", "samples", "paused_samples", *_columns_of(rings)]
+        rows = self._store.windows(*key, names, self._tiers.parts, self._nodes)
+        if rows is None:
+            rows = {name: np.empty(0) for name in ("t", "window_s", *names)}
+        return rows, *numbered(rows.pop("node"))
 
-    def _of(self, rows: Rows, names: Sequence[str], numbers: Slots, lines: Sequence[graphs.Line]) -> Rows:
-        """The windows for lines of the same nodes, as pages name them; of all for none. names, numbers: of the nodes in
-        `rows`."""
+    def _sums(self, rows: Rows, names: Sequence[str], numbers: Slots, lines: Sequence[graphs.Line]) -> Rows:
+        """A row a window, for lines of the same nodes, as pages name them; of all for none. names, numbers: of the
+        nodes in `rows`."""
         nodes = lines[0].nodes
         if not nodes or self._nodes:
-            return rows
+            return of_all_nodes(rows, shares_of(rows, numbers))
         is_theirs = np.isin(numbers, [names.index(self._stored.get(one, one)) for one in nodes])
         needed = ("t", "window_s", "samples", *_columns_of([line.ring for line in lines]))
-        return {name: rows[name][is_theirs] for name in needed}
+        shares = shares_of(rows, numbers)[is_theirs] if len(nodes) > 1 else None
+        return of_all_nodes({name: rows[name][is_theirs] for name in needed}, shares)
 
     def _add_live(self, gathered: LinePoints, line: graphs.Line) -> None:
         seconds = _live_seconds(self._live, line, self._tiers.live_from_s, self._span.end_s)

@@ -317,6 +317,38 @@ def test_of_several_nodes_counts_are_added_up_and_of_ages_the_greatest_is_taken(
     assert math.isnan(made["oldest_age_ms_avg"][1])
 
 
+@pytest.mark.parametrize("level", ["minutes", "hours"])
+def test_a_node_that_comes_goes_or_has_a_new_name_within_a_window_counts_for_its_samples(
+    lake: HistoryLake, source: LakeHistory, level: str
+) -> None:
+    step_s, whole = (60, 6) if level == "minutes" else (HOUR_S, 360)
+    first_s = NOW_S // DAY_S * DAY_S - 20 * step_s
+    names = (ORDERS, ("", "")) if level == "minutes" else (ORDERS,)
+    rows = []
+    for node, first, end, samples_first, samples_last in (
+        ("stays:1", 0, 20, whole, whole),
+        ("old:1", 0, 6, whole, whole // 6),
+        ("new:1", 5, 20, whole - whole // 6, whole),
+        ("late:1", 10, 20, whole // 3, whole),
+    ):
+        for index in range(first, end):
+            samples = samples_first if index == first else samples_last if index == end - 1 else whole
+            given: dict[str, Any] = {"samples": samples, "depth": (50, 150, 100), "messages": 10 * samples}
+            rows += [window(first_s + index * step_s, *of, node=node, **given) for of in names]
+    lake.add(level, rows)
+    if level == "hours":
+        lake.add("minutes", [window(NOW_S - HOUR_S, "other")])
+    found = shown(source, between(first_s, first_s + 20 * step_s if level == "minutes" else NOW_S))
+    depth = {(t - first_s) // step_s: value for t, value in values(found, "depth").items()}
+    assert found.step_s == step_s
+    assert depth == {
+        index: pytest.approx(200.0 if index < 10 else 200.0 + 100 / 3 if index == 10 else 300.0) for index in range(20)
+    }
+    assert found.band["depth"][0][found.times.index(first_s + 5 * step_s)] == pytest.approx(100.0)
+    received = sum(found.columns["received"][~np.isnan(found.columns["received"])] * step_s)
+    assert received == pytest.approx(sum(row["messages"] for row in rows if row["topic"])), "counts are as recorded"
+
+
 def test_where_a_node_is_missing_between_its_windows_a_sum_is_partial(lake: HistoryLake, source: LakeHistory) -> None:
     first_s = NOW_S - HOUR_S
     steps = range(first_s, NOW_S, 60)
