@@ -6,7 +6,8 @@
     END   {"node", "topic", "channel": text, "until_ms", "since_ms": Unix, "by", "reason": text}
 
 An end is on the disk before its pause is sent. A console that was away at that time resumes at its next start, a node
-that does not answer once it does. To change the format: a new key that an older version may ignore keeps the version;
+that does not answer once it does. The file of a cluster that no option names stays, and each start names its pauses in
+the log. To change the format: a new key that an older version may ignore keeps the version;
 anything else raises it, and older versions then refuse the file with a sentence.
 """
 
@@ -14,14 +15,15 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, MutableSet
+from collections.abc import Callable, Collection, MutableSet
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from admin_console.cluster.cluster import Cluster
 from admin_console.gateway.gateway import DONE, NO_AUTHOR, ActOrder, ActResult, Pause
-from admin_console.vocabulary.current_cluster import PerCluster, file_of, in_this_cluster
+from admin_console.gateway.sentences import and_list
+from admin_console.vocabulary.current_cluster import PerCluster, file_of, in_this_cluster, is_cluster_name
 from queue_engine.delivery.stats import VIA_TIMER, ActRecord, Outcome
 from queue_engine.storage.disk.checked_line import decode_versioned, encode_line
 from queue_engine.storage.disk.files import Files
@@ -30,6 +32,7 @@ from queue_engine.vocabulary.errors import StorageError
 VERSION = 1
 NAME = "pause-ends.json"
 _BYTES_MAX = 16 << 20
+_NAMED_MAX = 3  # pauses in a line of the log
 RETRY_S = 5.0
 _LOOK_S = 60.0  # the clock may be set meanwhile
 # A node that is not there for so long after the end has lost its pause with its files, or is gone for good.
@@ -86,23 +89,11 @@ class PauseEnds:
         """Read the file. A damaged one counts as none, with a line in the log. Raises StorageError for one of a newer
         version, or that can't be read."""
         self._started_ms = self.now_ms()
-        try:
-            data = self._files.read_whole(self._path, _BYTES_MAX)
-        except OSError as exc:
-            raise StorageError(f"{self._path} can't be read: {exc}") from exc
-        if data is None:
-            return
-        content = decode_versioned(data, self._path, VERSION)
-        try:
-            if content is None:
-                raise ValueError("its checksum does not fit")
-            ends = [_end_in(one) for one in content["ends"]]
-        except (ValueError, TypeError, KeyError) as exc:
-            logger.warning("%s is damaged (%s): nsqds that this console paused stay paused", self._path, exc)
-            return
+        ends = _read(self._files, self._path)
         with self._changed:
             self._ends = {end.key: end for end in ends}
-            self._run()
+            if ends:
+                self._run()
 
     def stop(self) -> None:
         """Once the cluster has stopped: the calls of the thread are over then."""
@@ -221,6 +212,49 @@ class PauseEnds:
         return ActRecord(
             action, end.topic, end.channel, end.node, "", outcome, via=VIA_TIMER, details=details, at_ms=self.now_ms()
         )
+
+
+def warn_of_absent_clusters(directory: str | Path, names: Collection[str]) -> None:
+    """Write a line to the log for each cluster that had a name, is none of `names` any more and left ends of pauses:
+    its nsqds stay paused. A file that can't be read has a line, too."""
+    stem, _, ending = NAME.rpartition(".")
+    for path in sorted(Path(directory).glob(f"{stem}.*.{ending}")):
+        name = path.name.removeprefix(f"{stem}.").removesuffix(f".{ending}")
+        if name in names or not is_cluster_name(name):
+            continue
+        try:
+            ends = _read(Files(), str(path))
+        except StorageError as exc:
+            logger.warning("%s", exc)
+            continue
+        if ends:
+            listed = [f"{end.topic}/{end.channel}".strip("/") + f" on {end.node}" for end in ends[:_NAMED_MAX]]
+            more = [f"{len(ends) - _NAMED_MAX:,} more"] if len(ends) > _NAMED_MAX else []
+            logger.warning(
+                "no option names the cluster %s any more, and this console does not end the pauses that it set there "
+                "(%s): name the cluster again, or resume them at the nodes",
+                name,
+                and_list([*listed, *more]),
+            )
+
+
+def _read(files: Files, path: str) -> list[End]:
+    """The ends of a file; none without one. A damaged one counts as none, with a line in the log. Raises StorageError
+    for one of a newer version, or that can't be read."""
+    try:
+        data = files.read_whole(path, _BYTES_MAX)
+    except OSError as exc:
+        raise StorageError(f"{path} can't be read: {exc}") from exc
+    if data is None:
+        return []
+    content = decode_versioned(data, path, VERSION)
+    try:
+        if content is None:
+            raise ValueError("its checksum does not fit")
+        return [_end_in(one) for one in content["ends"]]
+    except (ValueError, TypeError, KeyError) as exc:
+        logger.warning("%s is damaged (%s): nsqds that this console paused stay paused", path, exc)
+        return []
 
 
 def _end_in(fields: Any) -> End:

@@ -13,7 +13,7 @@ from admin_console.cluster.cluster import Cluster, set_cluster
 from admin_console.cluster.merging.merged import ClusterSnapshot
 from admin_console.gateway.cluster_only import ClusterOnlyGateway
 from admin_console.gateway.gateway import set_gateway
-from admin_console.gateway.pause_ends import PauseEnds, set_pause_ends
+from admin_console.gateway.pause_ends import PauseEnds, set_pause_ends, warn_of_absent_clusters
 from admin_console.hub.hub import get_hub
 from admin_console.vocabulary.current_cluster import in_cluster
 from queue_engine.delivery.stats import ActRecord, EngineSnapshot
@@ -33,12 +33,14 @@ class NamedClusters:
         append_sample: Callable[[bytes], None] | None,
         on_act: Callable[[ActRecord], None],
     ) -> None:
+        self._data_path = data_path
         self._all = [
             _Named(name, given.of_named(name), data_path, options, pace, append_sample, on_act) for name in given.named
         ]
 
     def start(self) -> None:
         """Raises StorageError or ValueError with a sentence where a file can't be used."""
+        warn_of_absent_clusters(self._data_path, [one.cluster.name for one in self._all])
         for one in self._all:
             one.start()
 

@@ -221,6 +221,29 @@ def test_ends_of_pauses_and_chosen_addresses_belong_to_their_cluster(consoles: C
     assert AuditRow.objects.get(action="set_addresses", phase="result").detail.startswith("cluster prod, nsqlookupds: ")
 
 
+def test_a_start_without_a_cluster_names_the_pauses_that_stay_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeNsqd.of(topic("orders", channel("billing"))) as node:
+        clusters = begun(tmp_path, {"prod": node, "staging": node})
+        for name in ("prod", "staging"):
+            with in_cluster(name):
+                ends = get_pause_ends()
+                assert ends is not None
+                ends.set(End(node.address, "orders", "billing", until_ms=1 << 45, since_ms=1))
+        end(clusters, ("prod", "staging"))
+        (tmp_path / "pause-ends.away.json").write_bytes(b"no line")
+        caplog.clear()
+        end(begun(tmp_path, {"staging": node}), ("staging",))
+    warned = [one.getMessage() for one in caplog.records if "pause" in one.getMessage()]
+    damaged, absent = warned
+    assert damaged.startswith(f"{tmp_path}/pause-ends.away.json is damaged (its checksum does not fit)")
+    assert absent == (
+        "no option names the cluster prod any more, and this console does not end the pauses that it set there "
+        f"(orders/billing on {node.address}): name the cluster again, or resume them at the nodes"
+    )
+
+
 def test_lines_of_the_log_about_a_cluster_have_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (handler,) = (one for one in logging.getLogger().handlers if isinstance(one, LineHandler))
     written = io.StringIO()
