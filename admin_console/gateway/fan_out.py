@@ -15,7 +15,7 @@ from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.gateway.acting_nodes import ActingNode
 from admin_console.gateway.gateway import DONE, FAILED, UNKNOWN, ActOrder, ActResult
 from admin_console.gateway.pause_ends import End, get_pause_ends
-from admin_console.gateway.sentences import and_list, counted, within
+from admin_console.gateway.sentences import act_in_words, and_list, counted, within
 from admin_console.vocabulary import units
 from queue_engine.vocabulary.errors import StorageError
 
@@ -63,7 +63,7 @@ def fault_of(order: ActOrder, node: str = "") -> ActResult:
     """The result of an act in an `except` block: its fault goes to the log."""
     logger.exception("act failed action=%s topic=%s channel=%s node=%s", order.action, order.topic, order.channel, node)
     name = f"{order.topic}/{order.channel}" if order.channel else order.topic
-    act = order.action.replace("_", " ").capitalize()
+    act = act_in_words(order.action)
     sentence = f"{act} of {name} may have been done: the log of this console has the fault."
     return ActResult(UNKNOWN, sentence, "INTERNAL_ERROR")
 
@@ -132,7 +132,7 @@ def summary(order: ActOrder, results: Sequence[NodeResult]) -> ActResult:
     not do it, each with its reason."""
     left = [one for one in results if one.result.verdict != DONE]
     name = f"{order.topic}/{order.channel}" if order.channel else order.topic
-    act = order.action.replace("_", " ").capitalize()
+    act = act_in_words(order.action)
     counts: dict[str, int] = {}
     for one in results:
         for key, number in one.result.counts.items():

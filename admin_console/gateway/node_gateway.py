@@ -37,7 +37,7 @@ from admin_console.gateway.node_requests import (
     requests_of,
     why_node_can_not,
 )
-from admin_console.gateway.sentences import outcome_counts
+from admin_console.gateway.sentences import act_in_words, outcome_counts
 from admin_console.pacing.pace import PACE
 from queue_engine.client.http_json import HttpRefusedError, UnreachableError
 from queue_engine.vocabulary.acts.table import ACTS, USES
@@ -300,5 +300,5 @@ def _so_far(bodies: Sequence[bytes], requests: Sequence[object]) -> str:
 
 
 def _unknown(order: ActOrder, reason: str) -> ActResult:
-    done = order.action.replace("_", " ").capitalize()
+    done = act_in_words(order.action)
     return ActResult(UNKNOWN, f"{done} of {_name_of(order)} may have been done: {reason}.", "OUTCOME_UNKNOWN")

@@ -14,6 +14,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def act_in_words(action: str) -> str:
+    """`Empty channel`; `Resume channel` of unpause_channel, as its button says."""
+    return action.replace("unpause", "resume").replace("_", " ").capitalize()
+
+
 def and_list(parts: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

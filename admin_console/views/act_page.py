@@ -22,6 +22,7 @@ from admin_console.gateway.gateway import (
     EngineUnavailableError,
     why_no_engine,
 )
+from admin_console.gateway.sentences import act_in_words
 from admin_console.views.audited_act import (
     NONE_TICKED,
     STATE_CHANGED,
@@ -250,7 +251,7 @@ class ActPage(AuditedAct):
                 body["nodes"] = [node_row(one) for one in nodes]
             return JsonResponse(body, status=200 if is_done else _STATUS_OF_CODE.get(result.code, 400))
         if self.nodes is not None and len(nodes) > 1:
-            act = f"{self.action.replace('_', ' ').capitalize()} {self.name}"
+            act = f"{act_in_words(self.action)} {self.name}"
             return node_results(
                 self.request,
                 act,

@@ -262,6 +262,9 @@ def test_what_is_paused_on_some_nodes_is_paused_on_the_rest_and_the_question_say
         # Of one node that has a pause, it is the end or the reason that changes.
         text = words(browser.get(f"{PAUSE}?node={a.address}", headers=DIALOG).content.decode())
         assert f"Change the pause of orders/billing on {a.address}" in text
+        # The answer has the word of the button.
+        resumed = browser.post("/topics/orders/billing/~unpause/", {"node": [a.address, b.address]}, headers=DIALOG)
+        assert "Resume channel orders/billing: done on 2 nodes" in words(resumed.content.decode())
 
 
 def test_no_node_can_do_what_nsqds_can_not(tmp_path: Path) -> None:
