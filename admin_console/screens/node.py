@@ -15,6 +15,7 @@ from admin_console.gateway.node_requests import lacking
 from admin_console.screens.cells import BaseCell, Cell, Chip, StateCell
 from admin_console.screens.client_lines import lines_of as client_lines
 from admin_console.screens.clients import cells, columns_without, row_key
+from admin_console.screens.latency import p99_cell
 from admin_console.screens.links import act_cell, channel_cell, pause_cell, selection_of, topic_cell, url_of
 from admin_console.screens.nodes import NodeLine, ago, lines_of, missed_by
 from admin_console.screens.parts import Banner, Column, Empty, Stat, Table
@@ -53,6 +54,7 @@ _CHANNEL_COLUMNS = (
     Column("timeouts", "Timeouts", help=CHANNEL_HELP["timeout_count"]),
     Column("messages", "Messages", help=CHANNEL_HELP["message_count"]),
     Column("clients", "Consumers", help=CHANNEL_HELP["client_count"]),
+    Column("latency", "p99 to FIN", help="Of the messages that were finished lately"),
     Column("act", "Act", "action"),
 )
 
@@ -291,6 +293,7 @@ def _channel_table(channels: Sequence[ChannelStats], role: Role, node: str, noth
                 _count(one.timeout_count),
                 _count(one.message_count),
                 _count(one.client_count),
+                p99_cell(one.window),
                 pause_cell(one.topic_name, one.channel_name, role, is_paused=one.paused, node=node),
             ],
         )

@@ -58,6 +58,8 @@ def other(engine: EngineRunner) -> Iterator[FakeNode]:
     with FakeNode() as node:
         channel = {"channel_name": "billing", "depth": 7, "client_count": 1, "in_flight_count": 4, "message_count": 9}
         channel["clients"] = [client_at("billing-2", "10.2.0.38:40000")]
+        quantiles = [{"quantile": 0.99, "value": 12_000_000.0}, {"quantile": 0.5, "value": 3_000_000.0}]
+        channel["e2e_processing_latency"] = {"count": 5, "percentiles": quantiles}
         node.answer_as_nsqd({"topic_name": "orders", "depth": 3, "message_count": 9, "channels": [channel]})
         node.answers["/info"] = {**info(node.port, version="1.3.0", started_s=1_700_000_000), "topology_zone": "eu-a"}
         cluster = get_cluster()
@@ -153,7 +155,8 @@ def test_the_page_of_a_node_has_what_it_is_and_what_it_reports(engine: EngineRun
     assert "Program nsqd 1.3.0" in " ".join(text.split())
     assert f"Called at http://{other.address}" in text
     assert "No nsqlookupd is configured." in text
-    assert "orders / billing 7 " in text
+    # Depth to consumers, and the latency of the slowest of a hundred.
+    assert re.search("orders / billing 7( [0-9]+){6} 1 12 ms", text), text
     assert "billing-1" not in text
     other.answers["/stats"] = (500, {}, b"no")
     wait_for("its silence", lambda: f"{other.address} has not answered for" in text_of(browser, path))
