@@ -5,6 +5,7 @@ from typing import Any
 
 from admin_console.gateway.act_sentences import SENTENCES, sentence_of
 from admin_console.gateway.gateway import Asker, Deletion
+from admin_console.gateway.sentences import act_in_words
 from admin_console.vocabulary import units
 from queue_engine.delivery.stats import VIA_HTTP, VIA_TCP, VIA_TIMER, ActRecord
 from queue_engine.engine.acts.recent_acts import Order, RecentAct, StateChangedError
@@ -83,5 +84,5 @@ def _what(act: RecentAct) -> str:
     if act.sentence:
         return act.sentence
     if record.outcome is None or record.action not in SENTENCES:
-        return f"{record.action.replace('_', ' ').capitalize()} is under way."
+        return f"{act_in_words(record.action)} is under way."
     return sentence_of(record.action, record.topic, record.channel, record.details, record.outcome)

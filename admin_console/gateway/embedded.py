@@ -39,7 +39,7 @@ from admin_console.gateway.gateway import (
     TrashStats,
 )
 from admin_console.gateway.history import LakeHistory
-from admin_console.gateway.sentences import outcome_counts
+from admin_console.gateway.sentences import act_in_words, outcome_counts
 from admin_console.pacing.pace import PACE
 from queue_engine.delivery.stats import Outcome
 from queue_engine.engine.acts.recent_acts import StateChangedError
@@ -250,7 +250,7 @@ class EmbeddedGateway:
         except ClosedError:
             return ActResult(FAILED, f"Nothing was done to {name}: the engine is stopping.", "EXITING")
         except OutcomeUnknownError as exc:
-            sentence = f"{action.replace('_', ' ').capitalize()} of {name}: {exc}."
+            sentence = f"{act_in_words(action)} of {name}: {exc}."
             return ActResult(UNKNOWN, sentence, "OUTCOME_UNKNOWN")
         except StorageError as exc:
             return ActResult(FAILED, f"The disk refused it for {name}: {exc}.", "STORAGE_ERROR")
