@@ -6,6 +6,7 @@ for the others, but for `pipeline`, `sql` and `systemd`, it has to be there.
 """
 
 import difflib
+import gc
 import importlib
 import logging
 import os
@@ -141,10 +142,13 @@ def _run_command(program: str, name: str, arguments: list[str]) -> int:
     except ValueError as exc:
         return _refuse(str(exc))
     try:
-        if name != "serve" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            # Ctrl-C ends the command as an error does, so that it removes its unfinished files. `serve` has its own
-            # way.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if name != "serve":
+            gc.freeze()
+            gc.enable()
+            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                # Ctrl-C ends the command as an error does, so that it removes its unfinished files. `serve` has its own
+                # way.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
         command.execute(**options)
     except BrokenPipeError:
         raise

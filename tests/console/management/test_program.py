@@ -52,6 +52,14 @@ def test_the_version_is_ours(tmp_path: Path) -> None:
     assert penstock("--version", directory=tmp_path).stdout == f"penstock {full_version()}\n"
 
 
+def test_a_command_that_runs_on_collects_what_is_unreachable(tmp_path: Path) -> None:
+    code = "import atexit, gc, sys; atexit.register(lambda: print(gc.isenabled(), file=sys.stderr)); "
+    code += "sys.argv[0] = 'penstock'; from admin_console.management.entry import main; main()"
+    command = [sys.executable, "-c", code, "systemd"]
+    done = subprocess.run(command, cwd=ROOT, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "True\n")
+
+
 @pytest.mark.slow(reason="starts processes")
 def test_help_makes_nothing_and_looks_at_nothing(tmp_path: Path) -> None:
     done = penstock("help", directory=tmp_path)
