@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict, RawP
 from django.shortcuts import render
 
 from admin_console.gateway.gateway import EngineUnavailableError, NoEngineError
-from admin_console.vocabulary import form_limits, units
+from admin_console.vocabulary import form_limits
 from admin_console.vocabulary.current_cluster import split_path
 
 # The author of a link chooses its words, and an operator pastes this one into a shell. Names of files are no sub-path.
@@ -50,9 +50,9 @@ def not_readable(request: HttpRequest, exception: Exception) -> HttpResponse:
             "Nothing was done. Go back and select fewer."
         )
     elif isinstance(exception, RequestDataTooBig):
-        sent = units.byte_count(int(request.META.get("CONTENT_LENGTH") or 0))
-        limit = units.byte_count(form_limits.BYTES_MAX)
-        status, sentence = 413, f"The request has {sent}, and the console reads {limit} at most. Nothing was done."
+        sent, most = int(request.META.get("CONTENT_LENGTH") or 0), form_limits.BYTES_MAX
+        status = 413
+        sentence = f"The request has {sent:,} bytes, and the console reads {most:,} at most. Nothing was done."
     # The page around the sentence reads them.
     request.GET = request.POST = QueryDict()
     return refusal(request, sentence, status=status)

@@ -4,10 +4,16 @@ from typing import Any
 
 from daphne.http_protocol import WebRequest
 
-# A message of 1 MiB as a form, three times its size at worst, and room. Daphne itself writes any amount to the disk.
-BODY_BYTES_MAX = 8 << 20
+from admin_console.vocabulary import form_limits
 
-_TOO_LARGE = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+# Daphne itself writes any amount to the disk.
+BODY_BYTES_MAX = form_limits.BYTES_MAX
+
+_SENTENCE = f"The request has more than {BODY_BYTES_MAX >> 20} MiB, the most of the console. Nothing was done.\n"
+_TOO_LARGE = (
+    "HTTP/1.1 413 Content Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    f"Content-Length: {len(_SENTENCE)}\r\nConnection: close\r\n\r\n{_SENTENCE}"
+).encode()
 # A proxy before the console may not support chunks in HTTP/1.0, and see another request in the body.
 _CHUNKED_1_0 = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 

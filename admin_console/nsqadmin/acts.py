@@ -14,7 +14,14 @@ from admin_console.gateway.acting_nodes import ActingNode, acting_nodes
 from admin_console.gateway.fan_out import NodeResult, by_node, delete_in_order, fan_out, fault_of, summary
 from admin_console.gateway.gateway import DONE, FAILED, ActOrder, ActResult, Asker, is_valid_name
 from admin_console.hub.hub import get_hub
-from admin_console.nsqadmin.answers import complaint, not_found_upstream, refused_upstream, upstream, warned
+from admin_console.nsqadmin.answers import (
+    complaint,
+    not_found_upstream,
+    refused_upstream,
+    too_large,
+    upstream,
+    warned,
+)
 from admin_console.nsqadmin.callers import may_act
 from admin_console.nsqadmin.cluster_now import ClusterNow
 from admin_console.nsqadmin.go_json import GoJsonError, texts_in
@@ -234,9 +241,8 @@ def _sentence_of(one: NodeResult) -> str:
 
 def _body(request: HttpRequest, *names: str, code: str = "") -> list[str]:
     """The texts of the named fields. code: of a refusal; "" for Go's sentence."""
-    length = request.headers.get("Content-Length", "0")
-    if length.isdecimal() and int(length) > BODY_BYTES_MAX:
-        raise _RefusedError(complaint("INVALID_REQUEST", status=413))
+    if sentence := too_large(request.body, BODY_BYTES_MAX):
+        raise _RefusedError(complaint(f"INVALID_REQUEST: {sentence}", status=413))
     try:
         return list(texts_in(request.body, names).values())
     except GoJsonError as exc:

@@ -39,6 +39,13 @@ def complaint(code: str, *, status: int) -> HttpResponse:
     return answer({"message": code}, status=status)
 
 
+def too_large(body: bytes, bytes_max: int) -> str:
+    """Why the body of a request is not read; "" where it is."""
+    if len(body) <= bytes_max:
+        return ""
+    return f"the body has {len(body):,} bytes, and the most is {bytes_max:,}; nothing was done"
+
+
 def warned(document: dict[str, Any], failures: Iterable[str]) -> HttpResponse:
     """The document, with a warning that has a line for each that did not answer, or not do it."""
     listed = "\n".join(failures)

@@ -19,7 +19,7 @@ from admin_console.cluster.calls.addresses import HttpAddress
 from admin_console.cluster.calls.options import Addresses
 from admin_console.cluster.cluster import Cluster, NotChangedError
 from admin_console.gateway.gateway import log_level_setting
-from admin_console.nsqadmin.answers import answer, by_method, complaint, plain
+from admin_console.nsqadmin.answers import answer, by_method, complaint, plain, too_large
 from admin_console.nsqadmin.callers import may_act
 from admin_console.nsqadmin.cluster_now import ClusterNow
 
@@ -54,9 +54,8 @@ def change(request: HttpRequest, option: str) -> HttpResponse:
     """Put the value of the body into force; the answer is the value that holds."""
     if not _is_allowed(request):
         return complaint("FORBIDDEN", status=403)
-    length = request.headers.get("Content-Length") or "0"
-    if not length.isdecimal() or int(length) > VALUE_BYTES_MAX:
-        return complaint("INVALID_VALUE", status=413)
+    if sentence := too_large(request.body, VALUE_BYTES_MAX):
+        return complaint(f"INVALID_VALUE: {sentence}", status=413)
     if not request.body:
         return complaint("INVALID_VALUE", status=413)
     cluster = ClusterNow().cluster
@@ -69,6 +68,8 @@ def change(request: HttpRequest, option: str) -> HttpResponse:
             logger.info("the log level is %s now, by %s", request.body.decode(), request.user)
         else:
             return complaint("INVALID_OPTION", status=400)
+    except _AddressesError as exc:
+        return complaint(f"INVALID_VALUE: {exc}", status=400)
     except ValueError:
         return complaint("INVALID_VALUE", status=400)
     except (DatabaseError, NotChangedError):
@@ -77,13 +78,21 @@ def change(request: HttpRequest, option: str) -> HttpResponse:
     return answer(_values(cluster)[option])
 
 
+class _AddressesError(Exception):
+    """Addresses that nsqadmin would take; the text has the first of them, and why not."""
+
+
 def _change_lookupds(request: HttpRequest, cluster: Cluster) -> list[str]:
-    """The addresses that hold. Raises ValueError for another body, DatabaseError, NotChangedError."""
+    """The addresses that hold. Raises ValueError for another body, _AddressesError, DatabaseError, NotChangedError."""
     texts = orjson.loads(request.body)
     if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
         raise ValueError("the body is no list of texts")
     nsqds = cluster.addresses.nsqds
-    addresses = Addresses(Addresses.parse(texts, []).lookupds, nsqds)
+    try:
+        addresses = Addresses(Addresses.parse(texts, []).lookupds, nsqds)
+    except ValueError as exc:
+        first, *more = str(exc).splitlines()
+        raise _AddressesError(f"{first}{f', and {len(more):,} more' if more else ''}") from exc
     listed = (", ".join(map(str, one)) or "none" for one in (addresses.lookupds, nsqds))
     begun = begin_act(intent_of(request, "set_addresses", detail="nsqlookupds: {}; nodes: {}".format(*listed)[:200]))
     try:

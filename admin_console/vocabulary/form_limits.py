@@ -4,5 +4,5 @@
 NODES_MAX = 2_000
 # With the other fields of a question, or the 200 selected messages of a page. A few milliseconds to read.
 FIELDS_MAX = NODES_MAX + 300
-# The largest form is a message to publish.
+# The largest form is a message of 1 MiB to publish, three times its size at worst.
 BYTES_MAX = 8 << 20

@@ -182,7 +182,7 @@ def test_a_form_with_more_fields_than_the_console_reads_gets_a_sentence(tmp_path
         assert parts.content.startswith(b"The form has too many fields, and the console reads 2,300 at most.")
         large = browser.post(f"{BILLING}~pause/", {"reason": "x" * form_limits.BYTES_MAX}, headers=DIALOG)
         assert large.status_code == 413
-        assert "and the console reads 8.0 MiB at most. Nothing was done." in large.content.decode()
+        assert "bytes, and the console reads 8,388,608 at most. Nothing was done." in large.content.decode()
 
 
 def test_a_selection_whose_names_are_too_much_for_a_form_says_so(

@@ -2,6 +2,7 @@
 
 import ipaddress
 import platform
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -294,7 +295,7 @@ def test_an_admin_reads_and_changes_options_from_an_allowed_address(
         console.see_topic("orders", 1)
         assert [str(one) for one in console.cluster.state.addresses.lookupds] == [other.address]
         assert AuditRow.objects.get(phase="result").message == f"Changed the addresses over {path}."
-        for value in (b"nonsense", b'"a:1"', b'["a"]', b""):
+        for value in (b"nonsense", b'"a:1"', b""):
             assert admin.generic("PUT", path, value).json() == {"message": "INVALID_VALUE"}
         assert send(admin, "GET", "/config/none") == (400, {"message": "INVALID_OPTION"})
         assert send(admin, "PUT", "/config/none", {}) == (400, {"message": "INVALID_OPTION"})
@@ -302,6 +303,63 @@ def test_an_admin_reads_and_changes_options_from_an_allowed_address(
         assert viewer.put(path, [], content_type="application/json").status_code == 403
         with_options(config_from=(ipaddress.ip_network("10.0.0.0/8"),))
         assert send(admin, "GET", path) == (403, {"message": "FORBIDDEN"})
+
+
+MANY = b'["%b"]' % b'","'.join(b"a:%d" % number for number in range(1, 65_536))
+HOSTILE = {
+    "an endless list": b"[" * 10_000,
+    "nested objects": b'{"a":' * 900 + b"1" + b"}" * 900,
+    "no UTF-8": b'["\xff\xfe:1"]',
+    "half of a pair": b'["\\ud800:1"]',
+    "numbers": b"[1, 1e400, -0]",
+    "a great number": b"9" * 5_000,
+    "null": b"null",
+    "objects": b'[{"topic": 1}]',
+    "no end": b'["a:1"',
+    "zeros": b"\x00" * 1000,
+    "no text": b'{"topic": ["a"], "channel": {}, "action": 1}',
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+def test_no_body_costs_more_than_a_complaint(admin: Client, tmp_path: Path, body: bytes) -> None:
+    with cluster(tmp_path) as (console, a, b, lookupd):
+        for method, path in (
+            ("PUT", "/config/nsqlookupd_http_addresses"),
+            ("PUT", "/config/log_level"),
+            ("POST", "/api/topics"),
+            ("POST", "/api/topics/orders"),
+            ("POST", "/api/topics/orders/billing"),
+            ("DELETE", f"/api/nodes/{a.address}"),
+        ):
+            answer = admin.generic(method, path, body, content_type="application/json")
+            assert (answer.status_code, list(answer.json())) == (400, ["message"]), path
+            assert len(answer.content) < 500
+        assert (a.acts, b.acts, lookupd.acts) == ([], [], [])
+        assert [str(one) for one in console.cluster.addresses.lookupds] == [lookupd.address]
+
+
+def test_a_body_beyond_the_limits_is_refused_with_them(admin: Client, tmp_path: Path) -> None:
+    path = "/config/nsqlookupd_http_addresses"
+
+    def refused(body: bytes, method: str = "PUT", path: str = path) -> tuple[int, str]:
+        began_s = time.thread_time()
+        answer = admin.generic(method, path, body, content_type="application/json")
+        assert time.thread_time() - began_s < 1.0
+        return answer.status_code, answer.json()["message"]
+
+    with cluster(tmp_path) as (console, _, _b, lookupd):
+        assert refused(MANY) == (400, "INVALID_VALUE: 65,535 addresses: the most is 1,000")
+        wrong = "INVALID_VALUE: 'b:0' has the port 0: a port is 1 to 65535, and 1 more"
+        assert refused(b'["a:1", "b:0", "c"]') == (400, wrong)
+        large = b'["%b"]' % (b"a" * (1 << 20))
+        most = "the body has 1,048,580 bytes, and the most is 1,048,576; nothing was done"
+        assert refused(large) == (413, f"INVALID_VALUE: {most}")
+        most = "the body has 1,048,580 bytes, and the most is 16,384; nothing was done"
+        assert refused(large, "POST", "/api/topics") == (413, f"INVALID_REQUEST: {most}")
+        largest = "The request has 8,388,609 bytes, and the console reads 8,388,608 at most. Nothing was done."
+        assert refused(b" " * ((8 << 20) + 1)) == (413, largest)
+        assert [str(one) for one in console.cluster.addresses.lookupds] == [lookupd.address]
 
 
 def test_strangers_get_nothing_and_viewers_only_read(tmp_path: Path) -> None:
