@@ -16,6 +16,11 @@ from admin_console.vocabulary.current_cluster import split_path
 # The author of a link chooses its words, and an operator pastes this one into a shell. Names of files are no sub-path.
 _SUB_PATH = re.compile(r"[A-Za-z0-9_-]{1,40}")
 NO_SESSION = "Your session is over, or you have not logged in. Nothing was done; log in to go on."
+# Over nsqadmin's interface.
+_NO_CALLER = (
+    "Nothing was done: the caller has no session. A program needs an address that --allow-api-from-cidr lists, a token "
+    "of this server (Authorization: Bearer TOKEN), or a proxy that names its user (--acl-http-header)."
+)
 
 
 def wants_json(request: HttpRequest) -> bool:
@@ -34,6 +39,8 @@ def wants_fragment(request: HttpRequest) -> bool:
 def refusal(request: HttpRequest, sentence: str, *, status: int, next_url: str = "") -> HttpResponse:
     """`sentence` with `status`, as the caller reads it. next_url: of the page that a log-in leads to."""
     if wants_json(request):
+        if sentence == NO_SESSION and settings.CONSOLE.nsqadmin.has_path(request.path_info):
+            sentence = _NO_CALLER
         return JsonResponse({"ok": False, "message": sentence}, status=status)
     if wants_fragment(request) or not getattr(request, "session", None):
         return HttpResponse(sentence, content_type="text/plain; charset=utf-8", status=status)
