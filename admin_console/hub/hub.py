@@ -216,6 +216,8 @@ class Hub:
             self._write_second(snapshot, second, birth, self._growth(cluster))
             if cluster is not None:
                 self._mark_partial(cluster)
+            self.clock.show()
+            if cluster is not None:
                 self.node_rings.write(cluster, second)
         elif cluster is not None:
             self._unwritten.append(cluster.growth)

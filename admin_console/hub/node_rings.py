@@ -116,6 +116,7 @@ class _AtNode:
         gauges += [sum([one.in_flight_count for one in channels]), sum([one.deferred_count for one in channels])]
         paused = any(one.paused for one in channels) if self._channel else topic.paused
         self.rings.write(second, (*gauges, paused), self._growth(place, channels))
+        self.rings.clock.show()
         self._before = place
 
     def _growth(self, place: "TopicPlace", channels: "Sequence[ChannelStats]") -> list[int]:

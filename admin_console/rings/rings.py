@@ -31,26 +31,30 @@ _SIGNED = (("b", 1 << 7), ("h", 1 << 15), ("i", 1 << 31), ("q", 1 << 63))
 
 
 class Clock:
-    """The seconds the rings hold: which second the newest slot is, and when each slot was really taken."""
+    """The seconds the rings hold: which second the newest slot is, and when each slot was really taken.
 
-    __slots__ = ("_references", "newest", "oldest", "taken_s")
+    One thread writes, and others read meanwhile: a second is the newest once all rings have it (`show`)."""
+
+    __slots__ = ("_references", "newest", "oldest", "taken_s", "written")
 
     def __init__(self) -> None:
         self.newest: int | None = None  # Unix second
+        self.written: int | None = None  # the one that is being written, or was last
         self.oldest = 0  # first Unix second seen
         self.taken_s = array("d", _BLANK)
-        self._references: dict[int, tuple[int, float] | None] = {}
+        self._references: dict[tuple[int | None, int], tuple[int, float] | None] = {}
 
     def reference(self, span_s: int) -> tuple[int, float] | None:
         """The earliest second of the last `span_s` that was seen, and how long ago its figures were taken.
 
         None when there is none before the newest. Found once a second for all rings together.
         """
+        newest = self.newest
         try:
-            return self._references[span_s]
+            return self._references[newest, span_s]
         except KeyError:
-            newest = self.newest
-            found = self._references[span_s] = None if newest is None else self.reference_at(newest, span_s)
+            found = None if newest is None else self.reference_at(newest, span_s)
+            self._references[newest, span_s] = found
             return found
 
     def reference_at(self, newest: int, span_s: int) -> tuple[int, float] | None:
@@ -62,32 +66,37 @@ class Clock:
         return None
 
     def accept(self, taken_s: float) -> tuple[int, range] | None:
-        """The second that figures taken at `taken_s` (Unix) belong to, and the seconds missed before it.
+        """The second that figures taken at `taken_s` (Unix) belong to, and the seconds missed before it. Once all rings
+        have them, call `show`.
 
         None when they came in the same second as the last ones. Figures taken a little early or late belong to
         the next second, so that a tick that drifts leaves no gap. A clock set back starts anew at its own second.
         """
-        if self.newest is None:
+        if self.written is None:
             second = round(taken_s)
             self.oldest = second
             missed = range(0)
         else:
-            late_s = taken_s - self.newest
+            late_s = taken_s - self.written
             if -2.0 < late_s <= 0.1:
                 return None
-            second = self.newest + 1 if 0 < late_s < 1.9 else round(taken_s)
-            if second < self.newest:
+            second = self.written + 1 if 0 < late_s < 1.9 else round(taken_s)
+            if second < self.written:
                 self.oldest = second
                 missed = range(second - SECONDS, second)
             else:
-                missed = range(max(self.newest + 1, second - SECONDS), second)
-        self.newest = second
-        self._references.clear()
+                missed = range(max(self.written + 1, second - SECONDS), second)
+        self.written = second
         self.taken_s[second % SECONDS] = taken_s
         for lost in missed:
             if lost % SECONDS != second % SECONDS:
                 self.taken_s[lost % SECONDS] = nan
         return second, missed
+
+    def show(self) -> None:
+        """All rings have the second that was accepted last: readers see it from now on."""
+        self.newest = self.written
+        self._references.clear()
 
 
 class Layout:
@@ -164,11 +173,11 @@ class Rings:
             if self._birth is None or self.since is not None:
                 return [0] * len(raw)
             if any(raw):
-                self.moved_s = self.clock.newest
+                self.moved_s = self.clock.written
             return list(raw)
         if before == raw:
             return [0] * len(raw)
-        self.moved_s = self.clock.newest
+        self.moved_s = self.clock.written
         grown = list(map(sub, raw, before))
         if min(grown) < 0:
             grown = [value - old if value >= old else value for value, old in zip(raw, before, strict=True)]
@@ -178,7 +187,7 @@ class Rings:
         """As `deltas`, of counters over several nodes, whose growth the cluster works out."""
         self.sources = None
         if any(growth):
-            self.moved_s = self.clock.newest
+            self.moved_s = self.clock.written
         return list(growth)
 
     def write(self, second: int, gauges: Sequence[int], growth: Sequence[int]) -> None:

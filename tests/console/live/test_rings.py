@@ -1,11 +1,13 @@
 """Fifteen minutes of figures: what is a rate, what is a gap, what survives restarts and deletions."""
 
+from typing import Any
+
 import pytest
 
 from admin_console.api.series import spans
 from admin_console.hub.hub import TOTAL, Hub
 from admin_console.rings.figures import FINISHED_MIN, Figure
-from admin_console.rings.rings import RING_BYTES_MIN, SECONDS, SPARK_BUCKET_S, SPARK_BUCKETS, Clock
+from admin_console.rings.rings import RING_BYTES_MIN, SECONDS, SPARK_BUCKET_S, SPARK_BUCKETS, Clock, Rings
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
 
 
@@ -36,6 +38,26 @@ def test_ticks_that_come_early_or_late_keep_their_rate_and_leave_no_gap() -> Non
     series = hub.rings["orders", "billing"].series("messages")
     assert series[-9:] == pytest.approx([100] * 9)
     assert Figure("messages", 60).rate(hub.rings["orders", "billing"]) == pytest.approx(100)
+
+
+def test_a_page_that_is_made_while_a_second_is_written_has_the_figures_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pages are made by other threads; the rings of twenty thousand topics take a second's good part to write."""
+    hub, seen = Hub(), []
+    for index in range(10):
+        feed(hub, START_S + index, messages=1000 + 50 * index, depth=7 + index)
+    write = Rings.write
+
+    def read_and_write(rings: Rings, *args: Any) -> None:
+        for one in (hub.rings["orders", "billing"], hub.rings[TOTAL]):
+            seen.append((one.newest("waiting"), Figure("messages", 5).rate(one)))
+        write(rings, *args)
+
+    monkeypatch.setattr(Rings, "write", read_and_write)
+    feed(hub, START_S + 10, messages=1500, depth=17)
+    assert len(seen) == 6
+    assert seen == [(16, pytest.approx(50))] * 6
 
 
 def test_first_figures_count_from_where_they_are() -> None:
