@@ -6,8 +6,8 @@ Nothing is consumed. A row that can't be right costs itself alone.
 
 import base64
 import re
-from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError, Future, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
@@ -72,6 +72,18 @@ class Pending(Generic[T]):
         return Pending(self._future, lambda: make(self._take()))
 
 
+def as_they_end(begun: Sequence[Pending[T]], timeout_s: float = 10.0) -> Iterator[int]:
+    """The positions of reads, those that end first before the others. timeout_s: with none that ends, the next one's
+    turn: calling it has a deadline of its own."""
+    left = list(range(len(begun)))
+    while left:
+        with PACE.away():
+            wait([begun[one]._future for one in left], timeout_s, FIRST_COMPLETED)
+        ended = [one for one in left if begun[one].is_done] or left[:1]
+        left = [one for one in left if one not in ended]
+        yield from ended
+
+
 class NodeMessages:
     """One remote node. Any thread; each call waits for the node's answer, unless it begins a read."""
 
@@ -128,12 +140,19 @@ class NodeMessages:
 
     def message(self, topic: str, channel: str, *, message_id: str = "", offset: int | None = None) -> OneMessage:
         """As `Gateway.message`."""
-        document = self._read("/channel/message", topic, channel, {"id": message_id, "offset": offset})
-        found = document.get("message")
-        row = _row(found)
-        if row is None:
-            raise _refused(f" of {topic}", f"{self._node.name} answered with no message")
-        return OneMessage(topic, channel, _text(document, "storage"), row, _bytes(found, "body"))
+        return self.begin_message(topic, channel, {"id": message_id, "offset": offset})()
+
+    def begin_message(self, topic: str, channel: str, wanted: Mapping[str, Any]) -> Pending[OneMessage]:
+        """wanted: `id` or `offset`."""
+
+        def one(document: Mapping[str, Any]) -> OneMessage:
+            found = document.get("message")
+            row = _row(found)
+            if row is None:
+                raise _refused(f" of {topic}", f"{self._node.name} answered with no message")
+            return OneMessage(topic, channel, _text(document, "storage"), row, _bytes(found, "body"))
+
+        return self._begun("/channel/message", topic, channel, wanted).then(one)
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
         """As `Gateway.messages`."""

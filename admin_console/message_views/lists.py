@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +13,9 @@ from django.views.decorators.http import require_safe
 
 from admin_console.answers.refusal import refusal
 from admin_console.audit.record import NotAuditedError, record_look, require_room
-from admin_console.gateway.gateway import MessageRow, MessageRows, OneMessage, ReadRefusedError
+from admin_console.gateway.gateway import EngineUnavailableError, MessageRow, MessageRows, OneMessage, ReadRefusedError
 from admin_console.gateway.sentences import counted, merged_sentences
-from admin_console.message_views.sources import channel_of, node_links
+from admin_console.message_views.sources import channel_of, node_links, other_channels_of
 from admin_console.messages import bodies
 from admin_console.messages.channel_snapshot import ChannelSnapshot
 from admin_console.messages.lines import MessageLine, columns_of, facts_of
@@ -54,7 +55,7 @@ class Choice:
 def channel_messages(request: CheckedRequest, topic: str, channel: str) -> HttpResponse:
     """A page of a channel's messages: `?state=` and the fields of MessageFilter, `?cursor=` of a page.
 
-    `?find=` redirects to the message of that id or offset.
+    `?find=` redirects to the message of that offset at its node, or of that id at the node that has it.
     """
     try:
         snapshot = channel_of(request, topic, channel)
@@ -64,7 +65,9 @@ def channel_messages(request: CheckedRequest, topic: str, channel: str) -> HttpR
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
     message_filter = filter_of(request.GET.dict())
     if find := request.GET.get("find", "").strip()[:40]:
-        if is_message_id(find) or is_offset(find):
+        if is_message_id(find):
+            return HttpResponseRedirect(at_holder(snapshot, find).message_url(find))
+        if is_offset(find):
             return HttpResponseRedirect(snapshot.message_url(find))
         complaint = f"{find!r} is neither a message id of 16 hex digits nor an offset, a whole number from 0."
         message_filter = replace(message_filter, complaint=complaint)
@@ -106,7 +109,7 @@ def answer_list(
         "topic": snapshot.topic,
         "channel": snapshot.channel,
         "node": snapshot.node,
-        "nodes": node_links(snapshot, f"state={state.name}"),
+        "nodes": node_links(snapshot, f"state={state.name}", state=state.name),
         "state": state,
         "tabs": _tabs(found, snapshot, message_filter),
         "filters": message_filter.fields,
@@ -249,6 +252,35 @@ def read_one(snapshot: ChannelSnapshot, message: str) -> OneMessage:
     if is_message_id(message):
         return snapshot.source.message(snapshot.topic, snapshot.channel, message_id=message)
     return snapshot.source.message(snapshot.topic, snapshot.channel, offset=int(message))
+
+
+def at_holder(snapshot: ChannelSnapshot, message_id: str) -> ChannelSnapshot:
+    """The channel at the node that has the message: this one, else another that answers with it, all read at once; this
+    one, too, where none does, whose page has the reason."""
+    others = other_channels_of(snapshot)
+    if not others:
+        return snapshot
+    with suppress(ReadRefusedError, EngineUnavailableError):
+        read_one(snapshot, message_id)
+        return snapshot
+    # Here: a server without other nodes starts without an HTTP client.
+    from admin_console.gateway.node_messages import NodeMessages, Pending, as_they_end
+
+    at: list[ChannelSnapshot] = []
+    begun: list[Pending[OneMessage]] = []
+    for other in others:
+        with suppress(ReadRefusedError, EngineUnavailableError):
+            if isinstance(other.source, NodeMessages):
+                begun.append(other.source.begin_message(other.topic, other.channel, {"id": message_id}))
+                at.append(other)
+            else:
+                read_one(other, message_id)
+                return other
+    for number in as_they_end(begun):
+        with suppress(ReadRefusedError):
+            begun[number]()
+            return at[number]
+    return snapshot
 
 
 def note_look(

@@ -2,17 +2,20 @@
 the others."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.http import HttpRequest
 from django.urls import reverse
 
-from admin_console.gateway.gateway import ReadRefusedError, get_gateway
+from admin_console.gateway.gateway import EngineUnavailableError, ReadRefusedError, get_gateway
 from admin_console.gateway.sentences import not_listed
 from admin_console.messages.channel_snapshot import ChannelSnapshot, TopicMessages, at_node, channel_snapshot
+from admin_console.messages.states import STATES
 from admin_console.views.on_nodes import NODE
 from admin_console.views.readers import Reader, own_why_not, readers_of
+from admin_console.vocabulary import units
 
 
 def node_named_by(request: HttpRequest) -> str:
@@ -36,8 +39,25 @@ def channel_of(request: HttpRequest, topic: str, channel: str) -> ChannelSnapsho
             raise ReadRefusedError(f"Nothing was read of {topic}/{channel}: {readers[0].why_not}.")
         # Without an engine the read of its messages has the sentence.
         return None if has_engine or name else channel_snapshot(gateway, topic, channel)
-    stats = next(one for one in first.topic.channels if one.channel_name == channel)
-    return ChannelSnapshot(topic, channel, first.topic, stats, first.messages.capabilities, first.messages, first.name)
+    return _channel_of_reader(topic, channel, first)
+
+
+def other_channels_of(shown: ChannelSnapshot) -> list[ChannelSnapshot]:
+    """The channel at each other node that lists its messages and answers, this server first."""
+    gateway, found = get_gateway(), []
+    if shown.node and own_why_not(shown.topic, shown.channel) == "":
+        with suppress(EngineUnavailableError):
+            own = channel_snapshot(gateway, shown.topic, shown.channel)
+            found = [own] if own is not None else []
+    readers = [one for one in readers_of(shown.topic, shown.channel) if not one.why_not and one.is_answering]
+    others = [one for one in readers if one.name != shown.node]
+    return [*found, *(_channel_of_reader(shown.topic, shown.channel, one) for one in others)]
+
+
+def _channel_of_reader(topic: str, channel: str, reader: Reader) -> ChannelSnapshot:
+    stats = next(one for one in reader.topic.channels if one.channel_name == channel)
+    messages = reader.messages
+    return ChannelSnapshot(topic, channel, reader.topic, stats, messages.capabilities, messages, reader.name)
 
 
 def topic_of(request: HttpRequest, topic: str) -> TopicMessages:
@@ -91,6 +111,7 @@ class NodeLink:
     url: str
     is_current: bool
     is_own: bool = False
+    count: str = ""  # of a channel's messages in the state that is shown, by the newest figures; "" for unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +130,33 @@ class NodeLinks:
         )
 
 
+def _counts_of(shown: ChannelSnapshot, readers: Iterable[Reader], state: str) -> dict[str, str]:
+    """By node, how many messages of the channel are in a state; those that do not answer are left out."""
+    stats = {one.name: one.topic.channels for one in readers if one.is_answering}
+    with suppress(EngineUnavailableError):
+        own = channel_snapshot(get_gateway(), shown.topic, shown.channel) if shown.node else shown
+        if own is not None:
+            stats[get_gateway().node().name] = (own.stats,)
+    field = STATES[state].count
+    return {
+        name: units.number(getattr(one, field))
+        for name, channels in stats.items()
+        for one in channels
+        if field and one.channel_name == shown.channel
+    }
+
+
 def node_links(
-    shown: ChannelSnapshot | TopicMessages, address: str, *, with_all: bool = False, is_all: bool = False
+    shown: ChannelSnapshot | TopicMessages,
+    address: str,
+    *,
+    with_all: bool = False,
+    is_all: bool = False,
+    state: str = "",
 ) -> NodeLinks | None:
     """None where no other node has the channel or topic. address: the query of the links beside the node. with_all:
-    there is one list of all nodes, too; is_all: it is the one that is shown."""
+    there is one list of all nodes, too; is_all: it is the one that is shown. state: of the messages that the links
+    count."""
     channel = shown.channel if isinstance(shown, ChannelSnapshot) else ""
     readers, own = readers_of(shown.topic, channel), own_why_not(shown.topic, channel)
     if not readers:
@@ -128,12 +171,14 @@ def node_links(
         if channel
         else reverse("topic_messages", args=(shown.topic,))
     )
+    counts = _counts_of(shown, readers, state) if isinstance(shown, ChannelSnapshot) and state else {}
     links = [
         NodeLink(
             name,
             f"{path}?{'&'.join(filter(None, (urlencode({NODE: name}), address)))}",
             is_current=not is_all and (is_own if not shown.node else name == shown.node),
             is_own=is_own,
+            count=counts.get(name, ""),
         )
         for name, is_own in names
     ]

@@ -43,7 +43,9 @@ class AtPort(FakeNode):
 
 
 @contextmanager
-def remote_penstock(path: Path, *more: FakeNode) -> Iterator[tuple[ClusterConsole, RunningEngine, str]]:
+def remote_penstock(
+    path: Path, *more: FakeNode, timeout_s: float = 5.0
+) -> Iterator[tuple[ClusterConsole, RunningEngine, str]]:
     """A console with a Penstock that has orders/billing, which this server has not. more: other nodes with it. The last
     is the Penstock's name."""
     with RunningEngine(path / "remote", sync="os") as remote:
@@ -51,7 +53,7 @@ def remote_penstock(path: Path, *more: FakeNode) -> Iterator[tuple[ClusterConsol
         remote.http("POST", "/channel/create?topic=orders&channel=billing", b"")
         for number in range(3):
             remote.http("POST", f"/pub?topic=orders&key=k{number}", b"body %d" % number)
-        with cluster_console(path, AtPort(port=remote.http_port), *more) as console:
+        with cluster_console(path, AtPort(port=remote.http_port), *more, timeout_s=timeout_s) as console:
             console.see_topic("orders", 1 + len(more))
             yield console, remote, f"127.0.0.1:{remote.http_port}"
 
@@ -140,7 +142,7 @@ def test_a_list_names_its_node_and_leads_to_those_of_the_others(tmp_path: Path) 
         assert f"at this server, {console.own} · nothing is consumed" in words(html)
         assert f"Not listed here: {nsqd.address} is an nsqd and shows no messages." in words(html)
         assert shown_nodes(html) == {f"{console.own} (this server)": True, node.address: False}
-        (url,) = re.findall(rf'href="([^"]+)"[^>]*>{node.address}<', html)
+        (url,) = re.findall(rf'href="([^"]+)"[^>]*>{node.address}\b', html)
         html = browser.get(unescape(url)).content.decode()
         assert f"at {node.address} · nothing is consumed" in words(html)
         assert shown_nodes(html) == {f"{console.own} (this server)": False, node.address: True}
@@ -150,6 +152,54 @@ def test_a_list_names_its_node_and_leads_to_those_of_the_others(tmp_path: Path) 
         (url,) = re.findall(rf'href="([^"]+)"[^>]*>{console.own}\b', html)
         one = browser.get(f"{LIST}{ids_in(browser.get(unescape(url)).content.decode())[0]}/").content.decode()
         assert f"at this server, {console.own} · nothing is" in words(one)
+
+
+def test_the_links_to_nodes_count_the_messages_in_the_state_that_is_shown(tmp_path: Path) -> None:
+    with remote_penstock(tmp_path) as (console, remote, name):
+        calls = console.engine.calls
+        calls.create_topic("orders").result(30)
+        calls.create_channel("orders", "billing").result(30)
+        calls.publish("orders", [b"own"]).result(30)
+        remote.http("POST", "/channel/message/quarantine?topic=orders&channel=billing&offset=0", b"")
+        console.see(
+            "the quarantine",
+            lambda state: any(
+                node.stats and node.stats.topics["orders"].channels["billing"].figures.get("quarantined_count")
+                for node in state.nodes
+            ),
+        )
+        browser = client_of(make_user())
+        for shown in (name, console.own):
+            for state, there, here in (("waiting", "2", "1"), ("quarantined", "1", "0"), ("finished", "", "")):
+                html = listed(browser, shown, state)
+                nav = html.partition('class="node-links')[2].partition("</nav>")[0]
+                counts = re.findall(r"<a [^>]*>([^\s<]*)[^<]*(?:<small>(.*?)</small>)?", nav)
+                assert dict(counts) == {name: there, console.own: here}, (shown, state)
+
+
+def test_an_id_is_found_at_the_node_that_has_it_whichever_is_shown(tmp_path: Path) -> None:
+    plain, slow = FakeNsqd.of(topic("orders", channel("billing"))), FakeNsqd.of(topic("orders", channel("billing")))
+    slow.version = "1.3.0+penstock.0.2.0"
+    slow.answers["/channel/message"] = lambda: time.sleep(3) or {}  # type: ignore[func-returns-value]
+    with plain, slow, remote_penstock(tmp_path, plain, slow, timeout_s=1.0) as (console, _, name):
+        calls = console.engine.calls
+        calls.create_topic("orders").result(30)
+        calls.create_channel("orders", "billing").result(30)
+        calls.publish("orders", [b"own"]).result(30)
+        console.see_topic("orders", 3)
+        browser = client_of(make_user())
+        (at_other, *_), (at_own,) = ids_in(listed(browser, name)), ids_in(listed(browser, console.own))
+        others = ("", console.own, name)
+        for shown in others:
+            query = {"node": shown} if shown else {}
+            there = browser.get(LIST, {**query, "find": at_other}).headers["Location"]
+            assert unescape(there) == f"{LIST}{at_other}/?node={name.replace(':', '%3A')}", shown
+            assert browser.get(LIST, {**query, "find": at_own}).headers["Location"] == f"{LIST}{at_own}/", shown
+        # One that no node has is looked for in vain; an offset is a place in the log of the node that is shown.
+        nowhere = browser.get(LIST, {"find": "0" * 16}).headers["Location"]
+        assert browser.get(nowhere).status_code == 404
+        assert browser.get(LIST, {"find": "1"}).headers["Location"] == f"{LIST}1/"
+        assert plain.acts == slow.acts == []
 
 
 def test_a_channel_of_this_server_alone_has_no_links_to_nodes(tmp_path: Path) -> None:
