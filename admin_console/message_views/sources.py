@@ -111,7 +111,7 @@ class NodeLink:
     url: str
     is_current: bool
     is_own: bool = False
-    count: str = ""  # of a channel's messages in the state that is shown, by the newest figures; "" for unknown
+    count: str = ""  # of a channel's messages in the state that is shown, such as "2 waiting"; "" for unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ def _counts_of(shown: ChannelSnapshot, readers: Iterable[Reader], state: str) ->
         own = channel_snapshot(get_gateway(), shown.topic, shown.channel) if shown.node else shown
         if own is not None:
             stats[get_gateway().node().name] = (own.stats,)
-    field = STATES[state].count
+    field, label = STATES[state].count, STATES[state].label.lower()
     return {
-        name: units.number(getattr(one, field))
+        name: f"{units.number(getattr(one, field))} {label}"
         for name, channels in stats.items()
         for one in channels
         if field and one.channel_name == shown.channel

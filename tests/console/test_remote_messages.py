@@ -170,7 +170,11 @@ def test_the_links_to_nodes_count_the_messages_in_the_state_that_is_shown(tmp_pa
         )
         browser = client_of(make_user())
         for shown in (name, console.own):
-            for state, there, here in (("waiting", "2", "1"), ("quarantined", "1", "0"), ("finished", "", "")):
+            for state, there, here in (
+                ("waiting", "2 waiting", "1 waiting"),
+                ("quarantined", "1 quarantined", "0 quarantined"),
+                ("finished", "", ""),
+            ):
                 html = listed(browser, shown, state)
                 nav = html.partition('class="node-links')[2].partition("</nav>")[0]
                 counts = re.findall(r"<a [^>]*>([^\s<]*)[^<]*(?:<small>(.*?)</small>)?", nav)
