@@ -159,7 +159,8 @@ def node_acts(context: Mapping[str, Any]) -> SafeString:
     buttons: dict[str, SafeString] = {}
     reasons: dict[str, list[str]] = {}
     nodes = {row.key for row in screen.tables["by_node"].rows if not row.is_of_all}
-    why_not = reasons_by_node(get_gateway())
+    # Nodes without a row can't be selected: an nsqlookupd may name thousands that never answer.
+    why_not = {name: of_node for name, of_node in reasons_by_node(get_gateway()).items() if name in nodes}
     for button in BUTTONS[screen.page]:
         act = button.act
         if act not in ON_NODES - ON_ONE or button.at != "head" or act in buttons:

@@ -1,7 +1,9 @@
 """Pages of topics and channels while other nodes are read: first paint, series and updates have all nodes."""
 
 import asyncio
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,7 +18,9 @@ from admin_console.screens.build import Request
 from admin_console.vocabulary.roles import Role
 from queue_engine.service.runner import EngineRunner
 from queue_engine.vocabulary.options.addresses import joined
+from tests.support.fake_node import FakeNode, producer
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
+from tests.support.pages.cluster_console import cluster_console
 from tests.support.pages.console import client_of, make_user, see, words
 from tests.support.waiting import wait_for
 
@@ -98,3 +102,18 @@ def test_one_server_s_page_has_nothing_of_nodes(client: Client, engine: EngineRu
     html = client.get("/topics/orders/billing/").content.decode()
     for part in ("by_node", "data-silence", "nodes ", "pause_recorded"):
         assert part not in html
+
+
+def test_buttons_name_no_node_that_has_no_row(tmp_path: Path) -> None:
+    """An nsqlookupd may name thousands that never answer."""
+    with FakeNsqd.of(topic("orders", channel("billing"))) as node, FakeNode() as lookup:
+        dead = [producer(port, topics=("orders",)) for port in range(1, 41)]
+        lookup.answers["/nodes"] = {"producers": [producer(node.port, topics=("orders",)), *dead]}
+        with cluster_console(tmp_path, node, lookupds=[lookup]) as console:
+            console.see("all that it names", lambda state: len(state.nodes) == 41)
+            html = client_of(make_user()).get("/topics/orders/").content.decode()
+    rows = set(re.findall(r'data-key="(127[^"]*)"', html))
+    assert 20 < len(rows) < 30
+    unable = {name for names in re.findall(r'data-unable="([^"]*)"', html) for name in names.split()}
+    assert unable
+    assert unable <= rows
