@@ -168,7 +168,10 @@ def is_calm(topic: "TopicStats", channel: "ChannelStats", young_ns: int) -> bool
         return False
     if not channel.depth:
         return not channel.deferred_count or channel.in_flight_count > 0
-    if channel.oldest_ns is not None and channel.oldest_ns <= young_ns:
+    if channel.oldest_ns is None:
+        if channel.depth >= falling_behind.AGELESS_DEPTH_MIN:
+            return False
+    elif channel.oldest_ns <= young_ns:
         return False
     ready = channel.ready_count
     if ready is None:

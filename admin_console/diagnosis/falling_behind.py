@@ -11,10 +11,12 @@ OLD_AND_GROWING_S = 60
 # Before that, when so many times as many arrive as are finished.
 AGEING_S = 15
 RATIO_MIN = 1.2
+# Go's nsqd reports no ages: the wait of a new message stands for the oldest one's, in channels that are this deep.
+AGELESS_DEPTH_MIN = 100
 
 
 def find(vitals: Vitals) -> Finding | None:
-    if (vitals.oldest_s or 0) < AGEING_S or vitals.stats.paused or not vitals.has_consumers_ready:
+    if _waits_s(vitals) < AGEING_S or vitals.stats.paused or not vitals.has_consumers_ready:
         return None
     if not vitals.is_growing:
         return None
@@ -28,14 +30,29 @@ def find(vitals: Vitals) -> Finding | None:
         lambda: Sentences(
             "▲ falling behind",
             f"Falling behind: {_ratio(inflow, outflow)}.",
-            f"{words.depth(vitals)}.{words.flow(vitals)}{_advice(vitals)}",
+            f"{words.depth(vitals)}.{words.flow(vitals)}{_wait(vitals)}{_advice(vitals)}",
             f"the depth grows by {units.rate(vitals.growth_s)}",
         ),
     )
 
 
 def is_old_and_growing(vitals: Vitals) -> bool:
-    return (vitals.oldest_s or 0) >= OLD_AND_GROWING_S and vitals.is_growing
+    return _waits_s(vitals) >= OLD_AND_GROWING_S and vitals.is_growing
+
+
+def _waits_s(vitals: Vitals) -> float:
+    """The age of the oldest message; without it, in how long a new one is delivered at this pace."""
+    if vitals.oldest_s is not None or vitals.stats.depth < AGELESS_DEPTH_MIN:
+        return vitals.oldest_s or 0
+    pace = vitals.outflow_s or vitals.inflow_s
+    return vitals.stats.depth / pace if pace else 0
+
+
+def _wait(vitals: Vitals) -> str:
+    """A sentence after a space; "" where the age of the oldest message says it."""
+    if vitals.oldest_s is not None or not vitals.outflow_s:
+        return ""
+    return f" At this pace a new message is delivered in {units.about(_waits_s(vitals))}."
 
 
 def _ratio(inflow: float, outflow: float) -> str:

@@ -68,6 +68,7 @@ def old(seconds: int) -> int:
 
 
 DRAINS = {"depth": 100, "client_count": 2, "ready_count": 20, "in_flight_count": 5, "oldest_ns": old(5)}
+AGELESS = DRAINS | {"oldest_ns": None}
 HELD_20 = DRAINS | {"in_flight_count": 20}
 FAILS = {"failures": failures(requeued=178, by=2, share=0.9), "requeue_count": 178}
 POISON = {"attempts_max": 6, "attempts_max_id": "ab" * 8}
@@ -272,6 +273,9 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
         "Falling behind: 1.8 times as many messages arrive as are finished.",
         [
             vitals({"message_count": 18, "finish_count": 10, "depth": 8}, **DRAINS | {"depth": 9_000}),
+            # Without ages: a new message waits 14 s, and a channel of 99 messages has no backlog.
+            vitals({"message_count": 63, "finish_count": 50, "depth": 13}, **AGELESS | {"depth": 700}),
+            vitals({"message_count": 2, "finish_count": 1, "depth": 1}, **AGELESS | {"depth": 99}),
             vitals({"message_count": 11, "finish_count": 10, "depth": 1}, **DRAINS | {"oldest_ns": old(20)}),
             vitals({"message_count": 10, "finish_count": 18, "depth": -8}, **DRAINS | {"oldest_ns": old(20)}),
         ],
@@ -281,6 +285,13 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
         vitals({"message_count": 11, "finish_count": 10, "depth": 1}, **DRAINS | {"depth": 900, "oldest_ns": old(61)}),
         DANGER,
         "Falling behind: 1.1 times as many messages arrive as are finished.",
+        [],
+    ),
+    "inflow above outflow at nodes without ages": (
+        falling_behind.find,
+        vitals({"message_count": 18, "finish_count": 10, "depth": 8}, **AGELESS | {"depth": 9_000}),
+        DANGER,
+        "Falling behind: 1.8 times as many messages arrive as are finished.",
         [],
     ),
     "oldest message": (
