@@ -1,6 +1,7 @@
 // Keeps a page live: one socket, one update a second, and the age of its figures.
 import { figuresAreLive, figuresAreOld } from "./connection.js";
 import { logInPath, pathOf } from "./paths.js";
+import { followNodes } from "./node_acts.js";
 import { applyUpdate, isGone } from "./page_update.js";
 import { askAll, sayOnPage } from "./standing.js";
 
@@ -88,6 +89,7 @@ function connect() {
     // One paint for all changes of a second.
     requestAnimationFrame(() => {
       applyUpdate(update);
+      followNodes();
       graphs?.applyPoints(update);
       showFreshness();
       loadGraphs();
@@ -124,7 +126,7 @@ function showFreshness() {
   const ageMs = ageWhenReceived + performance.now() - receivedAt;
   const isLive = !isDeleted && socket?.readyState === WebSocket.OPEN && ageMs < STALE_AFTER_MS;
   let text;
-  if (isLive) text = nodes.length ? nodes.filter(Boolean).join(" · ") : `${(ageMs / 1000).toFixed(1)} s ago`;
+  if (isLive) text = nodes.length ? nodes.filter(Boolean).map(unbroken).join(" · ") : `${(ageMs / 1000).toFixed(1)} s ago`;
   else if (isDeleted) text = `deleted · ${words(ageMs)} old`;
   else if (ended) text = `${ended} · ${words(ageMs)} old`;
   else if (Number.isNaN(ageMs)) text = "no figures yet";
@@ -149,6 +151,11 @@ function showFreshness() {
   else if (state === "stale" && !ended && !isDeleted && !document.hidden && performance.now() - shownSince > STALE_AFTER_MS) {
     figuresAreOld(takenAt);
   }
+}
+
+// On a phone the two parts take a line each.
+function unbroken(text) {
+  return text.replaceAll(" ", "\u00a0");
 }
 
 function words(ms) {

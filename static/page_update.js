@@ -81,7 +81,7 @@ function setTone(element, prefix, tone) {
 }
 
 // The server escapes its content (screens/cells.py).
-function setHtml(element, html) {
+export function setHtml(element, html) {
   if (!element || shown.get(element) === html) return;
   shown.set(element, html);
   const wanted = document.createElement("template");

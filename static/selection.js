@@ -8,12 +8,12 @@ const LINK_LENGTH_MAX = 4_000; // proxies take 8 KB, Daphne 16 KB
 
 document.addEventListener("change", ({ target }) => {
   const matching = target.closest(".select-all-of");
-  if (matching) show(matching.closest(".panel").querySelector("table"));
+  if (matching) showSelected(matching.closest(".panel").querySelector("table"));
   const table = target.closest(".select-cell") && target.closest("table");
   if (!table) return;
   if (!target.checked) matchingOf(table).forEach((box) => (box.checked = false));
   if (target.dataset.selectAll !== undefined) for (const box of boxesOf(table)) box.checked = target.checked;
-  show(table);
+  showSelected(table);
 });
 
 document.addEventListener("click", ({ target }) => {
@@ -53,7 +53,7 @@ function unselectAll() {
   for (const table of document.querySelectorAll("table:has(.select-cell)")) {
     for (const box of matchingOf(table)) box.checked = false;
     for (const box of boxesOf(table)) box.checked = false;
-    show(table);
+    showSelected(table);
   }
 }
 
@@ -66,7 +66,8 @@ function matchingOf(table) {
   return [...table.closest(".panel").querySelectorAll(".select-all-of input")];
 }
 
-function show(table) {
+// The words and acts of its bar.
+export function showSelected(table) {
   const boxes = boxesOf(table);
   const count = boxes.filter((box) => box.checked).length;
   const all = table.tHead.querySelector("[data-select-all]");

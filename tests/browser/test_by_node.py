@@ -1,5 +1,6 @@
 """A page in a cluster: the nodes that are ticked, and those alone, do an act."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def node() -> Iterator[FakeNsqd]:
 
 @pytest.fixture
 def page(browser: Browser, node: FakeNsqd, tmp_path: Path) -> Iterator[Page]:
-    options = ["--no-pipeline", f"--nsqd-http-address={node.address}"]
+    options = ["--no-pipeline", *(f"--nsqd-http-address={name}{node.address}" for name in ("", "prod="))]
     heard = Complaints()
     with ServerProcess(tmp_path / "data", options=options) as server:
         create_channel(server, "orders", "billing")
@@ -52,7 +53,48 @@ def page(browser: Browser, node: FakeNsqd, tmp_path: Path) -> Iterator[Page]:
 
 
 def wait_for_freshness(page: Page, text: str) -> None:
-    wait_for(f"the header's {text!r}", lambda: freshness(page) == text, timeout_s=WAIT_S, every_s=0.1)
+    """Without the age, which an overview has."""
+    wait_for(f"the header's {text!r}", lambda: freshness(page).split(" · ≤")[0] == text, timeout_s=WAIT_S, every_s=0.1)
+
+
+# Parts of the header that are cut while a node is silent, the figures are old, and another cluster has a name.
+CUT = """() => {
+  document.querySelector("#freshness > span").lastChild.data = "11\\u00a0of\\u00a012\\u00a0nodes · 12\\u00a0s";
+  const parts = [...document.querySelectorAll(".here, .clusters summary span, #freshness, .header")];
+  return parts.filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.className || part.textContent);
+}"""
+
+
+def test_a_phones_header_has_the_names_of_place_and_cluster(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    for path in ("/", "/topics/", "/nodes/", "/clients/"):
+        page.goto(path)
+        wait_for_freshness(page, "live · 2 nodes")
+        assert page.evaluate(CUT) == [], path
+        assert page.locator(".header").evaluate("(header) => header.offsetHeight") == 52
+    page.locator(".here").click(force=True)  # the switch lies over it
+    page.get_by_role("link", name="prod", exact=True).click()
+    page.wait_for_url("**/clusters/prod/clients/")
+
+
+def test_buttons_and_reasons_follow_the_nodes_that_have_the_channel(page: Page, node: FakeNsqd) -> None:
+    wait_for_freshness(page, "live · 2 nodes")
+    acts = page.get_by_role("form", name="Acts on the selected nodes")
+    own = page.locator(f'[data-table="by_node"] tbody tr:not([data-key="{node.address}"], [data-key="*"])')
+    own.get_by_role("checkbox").check()
+    expect(page.get_by_role("link", name="Empty on 2 nodes…")).to_be_visible()
+    expect(acts.locator("[data-reasons]")).to_have_attribute("data-reasons", re.compile("is an nsqd and"))
+
+    channels = node.topics["orders"]["channels"]
+    node.topics["orders"]["channels"] = []
+    expect(page.get_by_role("link", name="Empty…", exact=True)).to_be_visible(timeout=WAIT_S * 1_000)
+    expect(acts.locator("[data-reasons]")).to_have_attribute("data-reasons", "{}")
+    # The selection stays, and its buttons have the names.
+    expect(acts).to_contain_text("1 selected")
+    expect(acts.get_by_role("button", name="Empty on ")).to_have_text(f"Empty on {own.get_attribute('data-key')}…")
+
+    node.topics["orders"]["channels"] = channels
+    expect(page.get_by_role("link", name="Empty on 2 nodes…")).to_be_visible(timeout=WAIT_S * 1_000)
 
 
 def test_acts_go_to_the_nodes_that_are_ticked(page: Page, node: FakeNsqd) -> None:

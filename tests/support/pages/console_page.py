@@ -39,7 +39,7 @@ def wait_for_figure(page: Page, name: str, text: str) -> None:
 
 def freshness(page: Page) -> str:
     """The header's word about how old the figures are."""
-    return page.locator("#freshness").inner_text()
+    return " ".join(page.locator("#freshness").inner_text().split())
 
 
 def wait_until_live(page: Page, timeout_s: float = LIVE_TIMEOUT_S) -> None:
