@@ -78,8 +78,12 @@ class NameCell(BaseCell):
 
     @property
     def html(self) -> str:
-        parent = _element("<small>{} /</small> ", breakable(self.parent)) if self.parent else ""
-        return _element('<a href="{}">{}{}</a>', self.href, parent, breakable(self.text))
+        name = breakable(self.text)
+        if not self.parent:
+            return _element('<a href="{}">{}</a>', self.href, name)
+        # A narrow list cuts each of them at its own end.
+        both = '<a href="{}"><small>{} /</small> <span>{}</span></a>'
+        return _element(both, self.href, breakable(self.parent), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ class LineCell(BaseCell):
     @property
     def html(self) -> str:
         dot = _element('<span class="dot series-{}"></span>', self.series) if self.series else ""
-        return _element('{}<a href="{}">{}</a>', dot, self.href, self.text)
+        return _element('{}<a href="{}">{}</a>', dot, self.href, breakable(self.text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from admin_console.hub.hub import LiveState
 from admin_console.rings import figures
 from admin_console.rings.rings import Rings
 from admin_console.screens import connections, graphs, latency, partial, quarantine
-from admin_console.screens.cells import AnchorCell, BaseCell, Cell, LineCell, NameCell
+from admin_console.screens.cells import AnchorCell, BaseCell, BesideCell, Cell, LineCell, NameCell
 from admin_console.screens.channel_rows import chips_of, diagnosis_of
 from admin_console.screens.diagnosis import channel_banner
 from admin_console.screens.links import act_cell, client_url, consumer_anchor, message_url
@@ -267,7 +267,7 @@ def _client_table(
                     )
                     if is_here
                     else _remote_name(place, client),
-                    *((Cell(place.node),) if place else ()),
+                    *((BesideCell(place.node, ""),) if place else ()),
                     Cell(client.user_agent or units.UNKNOWN),
                     Cell(connections.agreed(client), connections.title(client)),
                     Cell(units.number(client.in_flight_count)),

@@ -1,4 +1,5 @@
-"""Where a name may break: after `.`, `/`, `-` and `_`, and within a part only where that is longer than any word."""
+"""Where a name may break: after `.`, `/`, `-` and `_`, and within a part only where that is longer than any word. An
+IPv4 address stays whole."""
 
 import re
 from functools import lru_cache
@@ -10,7 +11,7 @@ from django.utils.safestring import SafeString
 PART_LENGTH_MAX = 24  # a longer part is no word: it may break after each PIECE characters
 PIECE = 8
 
-_PARTS = re.compile(r"[^./_-]*[./_-]+|[^./_-]+")
+_PARTS = re.compile(r"\d+(?:\.\d+){3}(?::\d+)?|[^./_-]*[./_-]+|[^./_-]+")
 _BREAK = SafeString("<wbr>")
 
 register = Library()

@@ -12,7 +12,7 @@ from admin_console.gateway.client_list import ClientList
 from admin_console.gateway.cluster_view import ClusterView, OwnNode
 from admin_console.gateway.gateway import CHANNEL_HELP, ChannelStats, TopicStats, full_version
 from admin_console.gateway.node_requests import lacking
-from admin_console.screens.cells import BaseCell, Cell, Chip, StateCell
+from admin_console.screens.cells import BaseCell, BesideCell, Cell, Chip, StateCell
 from admin_console.screens.client_lines import lines_of as client_lines
 from admin_console.screens.clients import cells, columns_without, row_key
 from admin_console.screens.latency import p99_cell
@@ -211,7 +211,7 @@ def _registration_row(lookupd: HttpAddress, one: Registration | None, *, is_miss
     return str(lookupd), [
         Cell(str(lookupd)),
         StateCell(chips),
-        Cell(one.address.bare if one else units.UNKNOWN),
+        BesideCell(one.address.bare if one else units.UNKNOWN, ""),
         Cell(one.remote_address if one else units.UNKNOWN),
         Cell(units.number(len(one.topics) if one else None)),
         Cell(

@@ -14,7 +14,7 @@ from admin_console.screens.channel_rows import age_s
 from admin_console.screens.latency import p99_cell
 from admin_console.screens.links import node_url, selection_of
 from admin_console.screens.parts import ALL, Column, Empty, Table
-from admin_console.screens.rates import GROWTH_LABEL
+from admin_console.screens.rates import GROWTH_COLUMN
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
 
@@ -43,7 +43,7 @@ _TAIL = (
 _TOPIC_COLUMNS = (
     *_HEAD,
     Column("places", "At the topic, memory + disk", help=TOPIC_HELP["depth"]),
-    Column("growth", GROWTH_LABEL),
+    GROWTH_COLUMN,
     Column("published", "Published /s"),
     Column("messages", "Messages", help=TOPIC_HELP["message_count"]),
     Column("bytes", "Bytes", help=TOPIC_HELP["message_bytes"]),
@@ -55,7 +55,7 @@ _TOPIC_COLUMNS = (
 _CHANNEL_COLUMNS = (
     *_HEAD,
     Column("places", "Memory + disk"),
-    Column("growth", GROWTH_LABEL),
+    GROWTH_COLUMN,
     Column("in_flight", "In flight", help=CHANNEL_HELP["in_flight_count"]),
     Column("deferred", "Deferred", help=CHANNEL_HELP["deferred_count"]),
     Column("finished", "Finished /s", help=CHANNEL_HELP["finish_count"]),

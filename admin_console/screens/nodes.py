@@ -246,7 +246,6 @@ def _stats(lines: list[NodeLine]) -> tuple[Stat, ...]:
             words = f"of {len(called)} · {len(silent)} silent{rest}"
         note = Cell(words, ", ".join(line.name for line in silent[:20]), "danger")
     share = units.UNKNOWN if largest is None or not published_s else units.share(largest.published_s or 0, published_s)
-    # Of one of many: its name alone where it fits.
     name = "" if largest is None or share == units.UNKNOWN else largest.name
 
     def total(values: Iterable[int | None]) -> Cell:
@@ -265,7 +264,7 @@ def _stats(lines: list[NodeLine]) -> tuple[Stat, ...]:
         Stat("depth", "Depth", total(line.depth for line in answering), Cell("at topics and in channels")),
         Stat("published", "Published", rate(rates), Cell("over 30 s")),
         Stat("finished", "Finished", rate([line.finished_s for line in answering]), Cell("over 30 s")),
-        Stat("share", "Largest share", Cell(share), Cell(name[:_NOTE_LENGTH_MAX], name), "Of messages published now"),
+        Stat("share", "Largest share", Cell(share), Cell(name, name), "Of messages published now"),
         Stat("clients", "Clients", total(line.clients for line in answering), Cell("consumers of all channels")),
     )
 

@@ -24,7 +24,7 @@ from admin_console.screens.log_panel import LOG_OF, is_anything_aside, log_table
 from admin_console.screens.node_table import node_count, with_node_count
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.rates import (
-    GROWTH_LABEL,
+    GROWTH_COLUMN,
     average_note,
     depth_stat,
     growth_cell,
@@ -43,7 +43,7 @@ _CHANNEL_COLUMNS = (
     Column("name", "Channel", "name"),
     Column("state", "State", "state"),
     Column("depth", "Depth", help=CHANNEL_HELP["depth"]),
-    Column("growth", GROWTH_LABEL),
+    GROWTH_COLUMN,
     Column("in_flight", "In flight", help=CHANNEL_HELP["in_flight_count"]),
     Column("deferred", "Deferred", help=CHANNEL_HELP["deferred_count"]),
     Column("requeued", "Requeued /min", help=CHANNEL_HELP["requeue_count"]),

@@ -9,10 +9,10 @@ from admin_console.rings import figures
 from admin_console.rings.figures import Figure
 from admin_console.rings.rings import Rings
 from admin_console.screens.cells import Cell
-from admin_console.screens.parts import Stat
+from admin_console.screens.parts import Column, Stat
 from admin_console.vocabulary import units
 
-GROWTH_LABEL = f"Growth /s, {figures.FLOW_S} s"
+GROWTH_COLUMN = Column("growth", "Growth /s", help=f"Over the last {figures.FLOW_S} s")
 
 
 def depth_stat(rings: Rings | None, depth: int | None, *, has_unfinished: bool) -> Stat:

@@ -18,7 +18,7 @@ from admin_console.screens.node_table import memory_and_disk, node_table
 from admin_console.screens.parts import Column, Empty, Stat, Table
 from admin_console.screens.pauses import panel_texts, pause_flags, paused_chip
 from admin_console.screens.rates import (
-    GROWTH_LABEL,
+    GROWTH_COLUMN,
     depth_stat,
     growth_cell,
     over,
@@ -40,7 +40,7 @@ _CHANNEL_COLUMNS = (
     Column("state", "State", "state"),
     Column("depth", "Depth", help=CHANNEL_HELP["depth"]),
     Column("places", "Memory + disk"),
-    Column("growth", GROWTH_LABEL),
+    GROWTH_COLUMN,
     Column("in_flight", "In flight", help=CHANNEL_HELP["in_flight_count"]),
     Column("deferred", "Deferred", help=CHANNEL_HELP["deferred_count"]),
     Column("requeued", "Requeued /min", help=CHANNEL_HELP["requeue_count"]),

@@ -19,7 +19,7 @@ from admin_console.screens.node_table import node_count, with_node_count
 from admin_console.screens.overview import no_topics
 from admin_console.screens.parts import NOTHING, Column, Empty, Table
 from admin_console.screens.pauses import paused_chip
-from admin_console.screens.rates import GROWTH_LABEL
+from admin_console.screens.rates import GROWTH_COLUMN
 from admin_console.screens.topic_groups import SEPARATOR, grouped, level_above, total
 from admin_console.vocabulary import units
 from admin_console.vocabulary.roles import Role
@@ -116,7 +116,7 @@ _COLUMNS = (
     Column("name", "Topic", "name"),
     Column("state", "State", "state"),
     Column("depth", "Depth"),
-    Column("growth", GROWTH_LABEL),
+    GROWTH_COLUMN,
     Column("in_flight", "In flight"),
     Column("deferred", "Deferred"),
     Column("requeued", "Requeued /min"),
