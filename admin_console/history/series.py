@@ -118,7 +118,11 @@ def overview_history(
     """All topics together, and the `chosen` channels, or those that held most in the range."""
     tiers = _tiers(source, span, points_max)
     # By name, as in the live graph.
-    drawn = chosen or sorted(store_of(source).deepest(graphs.TOP_CHANNELS, tiers.parts, span.node)) or None
+    drawn = (
+        chosen
+        or sorted(store_of(source).deepest(graphs.TOP_CHANNELS, _coarsest(source, tiers.parts), span.node))
+        or None
+    )
     return _Reading(source, live, span, tiers, TOTAL).history(graphs.overview_plans(live, drawn))
 
 
@@ -172,6 +176,19 @@ def _widened(parts: Sequence[Part]) -> tuple[Part, ...]:
     first, *others = parts
     *others, last = replace(first, first_s=first.first_s - AROUND_S), *others
     return *others, replace(last, end_s=last.end_s + AROUND_S)
+
+
+def _coarsest(source: HistorySource, parts: Sequence[Part]) -> Sequence[Part]:
+    """The same time in hours where there are some: a sixtieth of the rows has the same peaks."""
+    hours = source.extent("hours")
+    if hours is None or [part.level for part in parts] != ["minutes"]:
+        return parts
+    first_s, end_s = parts[0].first_s, parts[0].end_s
+    from_s, until_s = max(-(-first_s // HOUR_S) * HOUR_S, hours[0]), min(end_s // HOUR_S * HOUR_S, hours[1])
+    if from_s >= until_s:
+        return parts
+    made = Part("minutes", first_s, from_s), Part("hours", from_s, until_s), Part("minutes", until_s, end_s)
+    return [part for part in made if part.first_s < part.end_s]
 
 
 class _Reading:

@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 MEMORY_LIMIT = "256MB"
 BUCKET_COUNT = 1 << 12  # more than there are latency buckets
 WINDOWS_S = {"minutes": 60, "hours": 3_600}
-# No node's own name has a "/".
-_OF_CLUSTER = "node[: strpos(node, '/')] = $before"
+# No node's own name has a "/". Without a cluster $before is empty.
+_OF_CLUSTER = "starts_with(node, $before) AND ($before <> '' OR NOT contains(node, '/'))"
 
 Floats = NDArray[np.float64]
 Column = NDArray[np.generic]
@@ -50,7 +50,7 @@ class HistoryStore:
 
     def __init__(self, source: HistorySource, cluster: str = "") -> None:
         self._before = f"{cluster}/" if cluster else ""
-        self._own_name = f"node[{len(self._before) + 1} :] AS node"
+        self._own_name = f"node[{len(self._before) + 1} :] AS node" if cluster else "node"
         self.directory = source.directory
         self._source = source
         self._lock = threading.Lock()
@@ -98,10 +98,10 @@ class HistoryStore:
         """
         rows = self._read(
             "topic, channel, sum(node_peak) AS peak",
-            "channel <> '' AND " + ("node = $node" if node else _OF_CLUSTER),
+            "channel <> '' AND waiting_max > 0 AND " + ("node = $node" if node else _OF_CLUSTER),
             parts,
             "topic, channel, node, waiting_max",
-            "GROUP BY topic, channel HAVING peak > 0 ORDER BY peak DESC, topic, channel LIMIT $count",
+            "GROUP BY topic, channel ORDER BY peak DESC, topic, channel LIMIT $count",
             within="SELECT topic, channel, max(waiting_max) AS node_peak FROM ({}) GROUP BY topic, channel, node",
             values={"count": count} | ({"node": self._before + node} if node else {"before": self._before}),
         )

@@ -748,6 +748,22 @@ def test_the_overview_shows_the_channels_that_held_most_in_the_range(lake: Histo
     assert "latency" not in found.graphs
 
 
+def test_the_channels_that_held_most_are_found_in_the_hours_where_there_are_some(
+    lake: HistoryLake, source: LakeHistory
+) -> None:
+    """A day from half past nine: yesterday has hours, its first half hour and today have minutes."""
+    first_s, day_s = NOW_S - DAY_S - HOUR_S // 2, NOW_S // DAY_S * DAY_S
+    lake.add("hours", [window(day_s - 2 * HOUR_S, "t", "by-hour", waiting=40.0), window(day_s - 9 * DAY_S)])
+    lake.add("hours", [window(day_s - HOUR_S, "t", "small", waiting=1.0)])
+    # Of the hour of the range's begin only what lies in the range.
+    lake.add("hours", [window(first_s // HOUR_S * HOUR_S, "t", "before", waiting=99.0)])
+    lake.add("minutes", [window(day_s - 9 * DAY_S), window(first_s + 60, "t", "first", waiting=30.0)])
+    lake.add("minutes", [window(day_s + 60, "t", "today", waiting=20.0), window(day_s + 120, "t", "today")])
+    lake.add("minutes", [window(day_s + 60, "t", "least", waiting=0.5), window(NOW_S - 60)])
+    found = overview_history(source, None, between(first_s, first_s + DAY_S))
+    assert found.graphs["waiting"] == [f"waiting:t/{name}" for name in ("by-hour", "first", "small", "today")]
+
+
 def test_a_topic_has_its_own_row(lake: HistoryLake, source: LakeHistory) -> None:
     lake.add(
         "minutes", [window(NOW_S - 60, "orders", waiting=12.0, depth=2.0, messages=60), window(NOW_S - 60, *ORDERS)]
