@@ -16,6 +16,7 @@ import orjson
 import pytest
 from django.test import Client
 
+from admin_console.cluster.cluster import get_cluster
 from admin_console.gateway.gateway import get_gateway
 from admin_console.gateway.history import HistoryUnreadableError, LakeHistory, value_ms_of
 from admin_console.history.points import floats, numbered, of_all_nodes
@@ -37,6 +38,7 @@ from tests.support.lakes.history_lake import HistoryLake, window
 from tests.support.pages.clusters import OWN, HubOfCluster, nsqd
 from tests.support.pages.console import client_of, console_engine, make_user, see
 from tests.support.pages.snapshots import START_S, channel, snapshot, topic
+from tests.support.waiting import wait_for
 
 NOW_S = START_S // DAY_S * DAY_S + 10 * HOUR_S  # ten in the morning, UTC
 ORDERS = ("orders", "billing")
@@ -885,13 +887,19 @@ def test_a_range_is_read_as_a_table_without_scripts(lake: HistoryLake, viewer: C
     assert "The pipeline has written no history yet: only the last 15 minutes have data." in empty
 
 
+def _has_another_node() -> bool:
+    cluster = get_cluster()
+    return cluster is not None and any(node.info is not None for node in cluster.state.called)
+
+
 def test_beside_other_nodes_the_graphs_are_of_all_of_them_or_of_one(
     engine: EngineRunner, lake: HistoryLake, viewer: Client
 ) -> None:
-    assert "data-node" not in viewer.get("/topics/orders/").content.decode(), "this server stands alone"
+    assert "data-node" not in viewer.get("/topics/orders/?range=1h").content.decode(), "this server stands alone"
     with FakeNsqd.of(fake_topic("orders")) as other:
         admin = client_of(make_user("grace", role=Role.ADMIN))
         admin.post("/nodes/~addresses/", {"lookupds": "", "nsqds": other.address})
+        wait_for("the node's answer", _has_another_node)
         own = get_gateway().node()
         last_s = recent(lake, node=own.broadcast_address, depth=10.0, messages=60)
         lake.add("minutes", [window(last_s, *ORDERS, node=other.address, depth=4.0, messages=120)])
