@@ -89,6 +89,9 @@ def empty(path: Path) -> None:
 
 
 def damaged_page(path: Path) -> None:
+    # Pages that are in the WAL are read there: the file gets them first.
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0, "a reader held it"
     size = path.stat().st_size
     with path.open("r+b") as file:
         for page in range(4096, size, 4096):
