@@ -12,6 +12,7 @@ OLD_AND_GROWING_S = 60
 AGEING_S = 15
 RATIO_MIN = 1.2
 # Go's nsqd reports no ages: the wait of a new message stands for the oldest one's, in channels that are this deep.
+# Others are calm at a glance (`is_calm`).
 AGELESS_DEPTH_MIN = 100
 
 

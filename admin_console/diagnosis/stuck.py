@@ -1,6 +1,7 @@
 """The depth stays: the consumers hold messages in flight, and no delivery ends."""
 
 from admin_console.diagnosis import words
+from admin_console.diagnosis.falling_behind import AGELESS_DEPTH_MIN
 from admin_console.diagnosis.finding import DANGER, WARNING, Finding, FindingKind, Sentences
 from admin_console.diagnosis.vitals import Vitals
 from admin_console.vocabulary import units
@@ -14,9 +15,17 @@ def find(vitals: Vitals) -> Finding | None:
     stats = vitals.stats
     if stats.paused or not stats.depth or not stats.in_flight_count or not vitals.has_consumers_ready:
         return None
-    if (vitals.oldest_s or 0) < OLD_S or vitals.finished_min or vitals.minute_s < 55 or vitals.handled_min:
+    if not _is_old(vitals) or vitals.finished_min or vitals.minute_s < 55 or vitals.handled_min:
         return None
     return Finding(STUCK, DANGER if vitals.is_growing else WARNING, lambda: _sentences(vitals))
+
+
+def _is_old(vitals: Vitals) -> bool:
+    """Go's nsqd reports no ages: where more messages wait than came in a minute, the first of them is older."""
+    if vitals.oldest_s is not None:
+        return vitals.oldest_s >= OLD_S
+    depth, inflow_s = vitals.stats.depth, vitals.inflow_s
+    return depth >= AGELESS_DEPTH_MIN and inflow_s is not None and depth > inflow_s * OLD_S
 
 
 def _sentences(vitals: Vitals) -> Sentences:

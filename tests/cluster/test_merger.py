@@ -542,9 +542,11 @@ def test_sums_that_readings_changed_are_those_of_all_readings_anew() -> None:
 
 
 def plain(one: TopicStats) -> list[dict[str, Any]]:
-    """All figures of a topic and its channels; windows as what pages show of them."""
+    """All figures of a topic and its channels but for failures, which are of the time between readings; windows as what
+    pages show of them."""
+    apart = ("channels", "window", "failures")
     return [
-        {field.name: getattr(each, field.name) for field in fields(each) if field.name not in ("channels", "window")}
+        {field.name: getattr(each, field.name) for field in fields(each) if field.name not in apart}
         | {"latency of": (each.window.count, each.window.worst_of, each.window.percentiles_ns((0.5,)))}
         for each in (one, *one.channels)
     ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from admin_console.cluster.calls.addresses import HttpAddress
+from admin_console.cluster.merging.failures import NodeFailures
 from admin_console.cluster.merging.growth import GrowthLedger, grown
 from admin_console.cluster.merging.merged import TOTAL, ClusterSnapshot, Key, TopicPlace
 from admin_console.cluster.merging.node_clients import Producers
@@ -97,6 +98,7 @@ class Merger:
         self._started_at_ns = 0
         self._taken_at_ns = 0
         self._tick_s = 1.0
+        self._now_s = 0.0  # the sum of the ticks
         self._seen: dict[HttpAddress, _Seen] = {}
         self._own: Mapping[str, TopicStats] = {}
         self._own_started_s = 0
@@ -111,6 +113,7 @@ class Merger:
         self._partial_total: tuple[str, ...] = ()
         self._is_silent_old = False
         self._growth = GrowthLedger()
+        self._failures = NodeFailures()
         self._producers = Producers()
         self._watched: frozenset[str] = frozenset()
 
@@ -130,6 +133,7 @@ class Merger:
             # A clock that was set is no tick.
             self._tick_s = min((taken_at_ns - self._taken_at_ns) / NS_PER_S, TICK_S_MAX)
         self._taken_at_ns = taken_at_ns
+        self._now_s += self._tick_s
         self._note_own(own)
         self._note_nodes(state)
         for name in self._watched.symmetric_difference(watched):
@@ -139,7 +143,8 @@ class Merger:
         self._merge_due(watched)
         if self._names is None:
             self._names = sorted(self._merged)
-        topics = tuple([self._merged[name] for name in self._names])
+        failing = self._with_failures()
+        topics = tuple([failing.get(name) or self._merged[name] for name in self._names])
         return ClusterSnapshot(
             merged=self._snapshot(own, topics, now_ns, watched),
             state=state,
@@ -149,6 +154,16 @@ class Merger:
             by_topic=dict(self._parts),
             has_engine=own is not None,
         )
+
+    def _with_failures(self) -> Mapping[str, TopicStats]:
+        """The topics whose deliveries failed at other nodes; made at each tick, since a minute passes."""
+        found: dict[str, TopicStats] = {}
+        for name in self._failures.topics:
+            if name in self._merged:
+                found[name] = self._failures.added_to(self._merged[name], self._now_s)
+            else:
+                self._failures.forget(name)
+        return found
 
     def _snapshot(
         self, own: EngineSnapshot | None, topics: tuple[TopicStats, ...], now_ns: int, watched: Collection[str]
@@ -331,7 +346,10 @@ class Merger:
             return
         took_s = max((now.read_at_ms - since_ms) / 1000, self._tick_s)
         ticks = round(min(took_s, SPREAD_S_MAX) / self._tick_s)
-        self._growth.add(found, target, ticks, min(1.0, SPREAD_S_MAX / took_s))
+        share = min(1.0, SPREAD_S_MAX / took_s)
+        self._growth.add(found, target, ticks, share)
+        if target is not _OWN:
+            self._failures.note(found, self._now_s, min(took_s, SPREAD_S_MAX), share)
 
     def _keys_left_out(self, stats: NodeStats) -> Iterable[Key]:
         """The topics that a node's answer lacks, or lacks channels of, and the channels that it may lack."""

@@ -8,8 +8,9 @@
                                  without a pause counts with its depth of now
     ramp, redrive                the first; the table by node has each node's
 
-Figures that no other node reports (failures, the message delivered most often, when deferred messages are due) are this
-server's own, and so are pipeline cursors, and the kind of storage where it has the topic.
+Figures that no other node reports (the message delivered most often, when deferred messages are due, the consumers that
+fail) are this server's own, and so are pipeline cursors, and the kind of storage where it has the topic. `failures.py`
+adds the failures at other nodes.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -201,6 +201,17 @@ CASES: dict[str, tuple[Rule, Vitals, int, str, list[Vitals]]] = {
         "2 consumers hold 5 messages and end none",
         [vitals(**DRAINS), vitals({"finish_count": 1}, **DRAINS | {"oldest_ns": old(90)})],
     ),
+    "stuck on nodes without ages": (
+        stuck.find,
+        vitals({"message_count": 1}, **AGELESS),
+        WARNING,
+        "2 consumers hold 5 messages and end none",
+        [
+            vitals({"message_count": 2}, **AGELESS),
+            vitals({"finish_count": 1}, **AGELESS),
+            vitals(**AGELESS | {"depth": 99}),
+        ],
+    ),
     "failing": (
         failing.find,
         vitals(**DRAINS, **FAILS),
