@@ -157,7 +157,7 @@ CONSOLE_MAY_IMPORT = {
     "permissions": "vocabulary accounts gateway audit answers hub",
     "security": "vocabulary pacing accounts cluster audit answers",
     "screens": "vocabulary cluster.calls cluster.reading cluster.merging gateway rings diagnosis hub permissions",
-    "history": "vocabulary pacing gateway rings hub screens",
+    "history": "vocabulary pacing cluster.calls gateway rings hub screens",
     "live": "vocabulary accounts cluster gateway hub permissions screens",
     "api": "gateway answers rings hub screens history",
     "views": (

@@ -13,6 +13,7 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
+from admin_console.cluster.calls.options import PACE
 from admin_console.gateway.history import value_ms_of
 from admin_console.history.store import BUCKET_COUNT, Column, Floats, Rows
 
@@ -122,21 +123,38 @@ def of_all_nodes(windows: Rows, shares: Floats | None = None) -> Rows:
 
 
 def shares_of(windows: Rows, nodes: Slots) -> Floats:
-    """Of each window the share in which its node was there, by its samples: below 1 in the first and the last of a node
-    that came or went while others were recorded. Without it a node with a new name would count twice in that window.
-    nodes: the number of each window's node."""
-    times = np.asarray(windows["t"], np.int64)
-    shares = np.ones(len(times))
-    if len(times):
-        rates = floats(windows["samples"]) / floats(windows["window_s"])
-        most = np.zeros(int(nodes.max()) + 1)
-        np.maximum.at(most, nodes, rates)
-        order = np.lexsort((times, nodes))
-        is_next = np.diff(nodes[order]) > 0
-        edges = order[np.append(True, is_next) | np.append(is_next, True)]
-        edges = edges[(times[edges] > times.min()) & (times[edges] < times.max())]
-        shares[edges] = rates[edges] / most[nodes[edges]]
-    return shares
+    """The part of each window that its gauges count for in a sum: below 1 in the first and last window of a node that
+    came or went while others were recorded. Without it a node with a new name would count twice in that window.
+
+    nodes: the number of each window's node, from 0 without a gap. The share is the time that the node's samples cover,
+    divided by the time of the window that was recorded at all, so that a pause of the server lowers no share. A sample
+    covers `Pace.sample_s`, or less at a node that usually has more samples, as this server has of itself. Recorded is
+    the time of the node with the most; where no node of the window has others before and after, the sum of the longest
+    that ends, the longest that begins, and the longest that does both: then the nodes replaced each other.
+
+    No simple rule is right everywhere. A node that begins in the first window of the range, or ends in the last, counts
+    for the whole window: nothing before or after shows it. In other windows the share is too small where the node was
+    silent before it went, or where nodes that replaced each other overlapped while the server paused; it is too large,
+    at most 1, where this server alone has windows before and after, and the interval of its samples became longer
+    within the range.
+    """
+    times, places = np.unique(np.asarray(windows["t"], np.int64), return_inverse=True)
+    rates = np.maximum(floats(windows["samples"]), 1) / floats(windows["window_s"])
+    if len(times) < 2:
+        return np.ones(len(rates))
+    counts = np.bincount(nodes)
+    medians = rates[np.lexsort((rates, nodes))][np.cumsum(counts) - counts + counts // 2]
+    covered = np.minimum(rates * np.minimum(PACE.sample_s, 1 / medians)[nodes], 1)
+    first, last = np.full(len(counts), len(times)), np.zeros(len(counts), np.int64)
+    np.minimum.at(first, nodes, places)
+    np.maximum.at(last, nodes, places)
+    begins = (places == first[nodes]) & (places > 0)
+    ends = (places == last[nodes]) & (places < len(times) - 1)
+    # The most of each kind: neither, begins, ends, both.
+    most = np.zeros((4, len(times)))
+    np.maximum.at(most, (begins + 2 * ends, places), covered)
+    recorded = np.where(most[0] > 0, most.max(axis=0), np.minimum(most.sum(axis=0), 1))
+    return np.where(begins | ends, covered / recorded[places], 1.0)
 
 
 def numbered(names: Column) -> tuple[tuple[str, ...], Slots]:

@@ -19,7 +19,7 @@ from django.test import Client
 from admin_console.cluster.cluster import get_cluster
 from admin_console.gateway.gateway import get_gateway
 from admin_console.gateway.history import HistoryUnreadableError, LakeHistory, value_ms_of
-from admin_console.history.points import floats, numbered, of_all_nodes
+from admin_console.history.points import floats, numbered, of_all_nodes, shares_of
 from admin_console.history.ranges import DAY_S, HOUR_S, Range, RangeError, range_of, worded
 from admin_console.history.series import History, channel_history, overview_history, topic_history
 from admin_console.history.store import HistoryStore, Part, store_of
@@ -349,6 +349,77 @@ def test_a_node_that_comes_goes_or_has_a_new_name_within_a_window_counts_for_its
     assert found.band["depth"][0][found.times.index(first_s + 5 * step_s)] == pytest.approx(100.0)
     received = sum(found.columns["received"][~np.isnan(found.columns["received"])] * step_s)
     assert received == pytest.approx(sum(row["messages"] for row in rows if row["topic"])), "counts are as recorded"
+
+
+@pytest.mark.parametrize(
+    ("samples", "depths"),
+    [
+        pytest.param(
+            {"stays": (120, 120, 60, 120), "ends": (120, 120, 60)},
+            (200, 200, 200, 100),
+            id="the server was down for half of the hour in which a node ends",
+        ),
+        pytest.param(
+            {"stays": (120, 120, 60, 120), "begins": (0, 0, 60, 120)},
+            (100, 100, 200, 200),
+            id="the server was down for half of the hour in which a node begins",
+        ),
+        pytest.param({"stays": (120,) * 3, "pod": (0, 20)}, (100, 100 + 100 / 6, 100), id="a pod of ten minutes"),
+        pytest.param(
+            {"stays": (120,) * 4, "pod": (0, 20, 20)},
+            (100, 100 + 100 / 6, 100 + 100 / 6, 100),
+            id="a pod of ten minutes in each of two hours",
+        ),
+        pytest.param(
+            {"here": (360,) * 3, "pod": (0, 20)}, (100, 100 + 100 / 6, 100), id="a pod beside this server's own pace"
+        ),
+        pytest.param(
+            {"here": (360, 360, 180, 360), "ends": (120, 120, 60)},
+            (200, 200, 200, 100),
+            id="this server was down for half of the hour in which the only other node ends",
+        ),
+        pytest.param({"old": (120, 20), "new": (0, 100, 120)}, (100, 100, 100), id="the only node has a new name"),
+        pytest.param(
+            {"old": (120, 40), "pod": (0, 40), "new": (0, 40, 120)},
+            (100, 100, 100),
+            id="the only node has two new names in an hour",
+        ),
+        pytest.param(
+            {"old": (120, 20), "new": (0, 100, 120), "other-old": (120, 100), "other-new": (0, 20, 120)},
+            (200, 200, 200),
+            id="two nodes have new names, at other times",
+        ),
+        pytest.param(
+            {"stays": (120, 120, 120), "old": (20,), "new": (100, 120, 120)},
+            (200 + 100 / 6, 200, 200),
+            id="a node ends in the first hour of the range",
+        ),
+        pytest.param(
+            {"here": (360, 360, 60, 60), "stays": (120, 120, 60, 60), "ends": (120, 120, 30)},
+            (300, 300, 250, 200),
+            id="the interval of samples became longer",
+        ),
+        pytest.param(
+            {"here-before": (360, 360, 60), "here": (0, 0, 300, 360), "stays": (120,) * 4},
+            (200, 200, 200, 200),
+            id="this server has a new name",
+        ),
+    ],
+)
+def test_a_node_counts_for_its_share_of_the_recorded_time(
+    samples: dict[str, tuple[int, ...]], depths: tuple[float, ...]
+) -> None:
+    """samples: of each node in the hours of the range; 0: it has no row."""
+    rows = [(hour, name, one) for name, of_node in samples.items() for hour, one in enumerate(of_node) if one]
+    hours, names, counts = (np.array(column) for column in zip(*rows, strict=True))
+    windows = {
+        "t": hours * HOUR_S,
+        "window_s": np.full(len(rows), HOUR_S),
+        "samples": counts,
+        "depth_avg": np.full(len(rows), 100.0),
+    }
+    found = of_all_nodes(windows, shares_of(windows, numbered(names)[1]))
+    assert found["depth_avg"].tolist() == pytest.approx(depths)
 
 
 def test_where_a_node_is_missing_between_its_windows_a_sum_is_partial(lake: HistoryLake, source: LakeHistory) -> None:
