@@ -37,7 +37,8 @@ _AT, _ONWARD = "confirmed", "onward"
 class Shown:
     """The result of a preview, as the form carries it: the chosen place, its offset, and the direction.
 
-    is_on: forward. The channel has delivered nothing from `offset` on, so going there skips and repeats nothing.
+    is_on: forward. The channel has neither delivered nor finished a message from `offset` on, so going there skips and
+    repeats nothing.
     """
 
     choice: str
@@ -83,13 +84,15 @@ class RewindChannel(ActPage):
         )
 
     def _of_quarantined(self, *, is_on: bool) -> list[str]:
-        """Sentences about quarantined messages, which count in none of the preview's figures."""
+        """Sentences about quarantined messages."""
         count = self.channel_stats().quarantined_count
         if not count:
             return []
-        held = f"The channel has {counted(count, 'quarantined message')}, not counted here"
+        held = f"The channel has {counted(count, 'quarantined message')}"
         if is_on:
-            return [f"{held}: those before that offset are skipped, too, and the others stay quarantined."]
+            return [
+                f"{held}: those before that offset are skipped, too, and the others stay quarantined, not delivered."
+            ]
         return [f"{held}: none stays quarantined. Those from that offset on are delivered again, the others skipped."]
 
     def _where(self) -> Question:

@@ -26,28 +26,30 @@ def consequences_of(preview: SeekPreview, *, is_on: bool) -> list[str]:
             *(["While the log keeps skipped messages, Rewind can bring them back."] if skipped != _NONE else []),
         ]
     return [
-        f"The channel goes back to offset {preview.offset:,} ({there}).",
+        f"The channel goes to offset {preview.offset:,} ({there}).",
         (
-            f"It delivers {counted(preview.depth, 'message')} from there on, finished ones again, and messages "
-            f"published in the meantime. Unfinished now: {counted(preview.depth_now, 'message')}."
+            f"It skips unfinished messages before that offset and delivers {counted(preview.depth, 'message')} from "
+            "there on, finished ones again, and messages published in the meantime. Unfinished now: "
+            f"{counted(preview.depth_now, 'message')}."
         ),
         IN_FLIGHT,
     ]
 
 
 def words_of(preview: SeekPreview, *, is_on: bool, quarantined: int) -> str:
-    """The preview at one node of several. quarantined: messages of the channel there, which count in none of it."""
+    """The preview at one node of several. quarantined: messages of the channel there."""
     count = counted(preview.depth, "message")
     if is_on:
         words = f"it continues at offset {preview.offset:,} ({_held(preview)}), skips {_skipped(preview)} that it has "
         words += f"not finished, and delivers {count} so far"
     else:
-        words = f"it goes back to offset {preview.offset:,} ({_held(preview)}) and delivers {count} from there on, "
-        words += f"finished ones again; unfinished now: {counted(preview.depth_now, 'message')}"
+        words = f"it goes to offset {preview.offset:,} ({_held(preview)}), skips unfinished messages before it and "
+        words += f"delivers {count} from there on, finished ones again; unfinished now: "
+        words += counted(preview.depth_now, "message")
     if not quarantined:
         return words
-    after = "those before that offset are skipped, too" if is_on else "none stays quarantined"
-    return f"{words}; {counted(quarantined, 'quarantined message')} not counted: {after}"
+    after = "those before that offset are skipped, too, the others stay so" if is_on else "none stays so"
+    return f"{words}; of {counted(quarantined, 'quarantined message')} {after}"
 
 
 def previews_of(holders: Iterable[Holder], topic: str, channel: str, target: Target) -> dict[str, SeekPreview | str]:

@@ -254,11 +254,28 @@ def test_a_rewind_back_is_done_as_previewed_though_the_channel_goes_on(engine: E
             consumer.finish(message)
         wait_for("the last FIN", lambda: in_flight(engine) == 0)
     shown = client.post(REWIND, {"place": "start"}).content.decode()
-    assert "The channel goes back to offset 0 (the topic holds offsets 0 to 49)." in shown
-    assert "It delivers 50 messages from there on, finished ones again" in shown
+    assert "The channel goes to offset 0 (the topic holds offsets 0 to 49)." in shown
+    assert "delivers 50 messages from there on, finished ones again" in shown
     publish(engine, 2)
     assert client.post(REWIND, Form(shown).fields).status_code == 302
     assert depth(engine) == 52
+
+
+def test_a_rewind_delivers_as_previewed_what_an_operator_finished_ahead_of_the_channel(
+    engine: EngineRunner, client: Client
+) -> None:
+    engine.calls.finish_messages("orders", "billing", offsets=[0, 20, 21]).result(30)
+    for form, offset, count in (
+        ({"place": "start"}, 0, 50),
+        ({"place": "offset", "offset": "21"}, 21, 29),
+    ):
+        shown = client.post(REWIND, form).content.decode()
+        assert f"The channel goes to offset {offset} (the topic holds offsets 0 to 49)." in shown
+        assert f"delivers {count} messages from there on, finished ones again" in shown
+        assert client.post(REWIND, Form(shown).fields).status_code == 302
+        assert depth(engine) == count
+        engine.calls.finish_messages("orders", "billing", offsets=[30]).result(30)
+        assert depth(engine) == count - 1
 
 
 @pytest.mark.parametrize(
@@ -306,7 +323,7 @@ def test_a_rewind_back_to_what_the_log_has_removed_since_the_preview_says_so(tmp
     page = answer.content.decode()
     assert answer.status_code == 400
     assert re.search(r"The log has removed the messages before offset [0-9]+ since the preview: the channel", page)
-    assert "The channel goes back to offset" in page, "the preview of now"
+    assert "The channel goes to offset" in page, "the preview of now"
     assert not AuditRow.objects.exists()
 
 

@@ -162,6 +162,30 @@ def test_a_skip_beyond_what_was_handed_out_goes_there(engine: Engine) -> None:
     assert Client(engine, "orders", "billing", ready=10).bodies == [b"d"]
 
 
+def test_a_preview_counts_messages_finished_by_hand_ahead_of_the_cursor_among_those_repeated(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """So they come back by a rewind to a place at or before them, also after a restart."""
+    engine = make_engine(tmp_path, clock)
+    engine.acts.create_topic("orders")
+    engine.acts.create_channel("orders", "billing")
+    publish(engine, b"a", b"b", b"c", b"d")
+    engine.message_acts.finish_messages("orders", "billing", offsets=[0, 2])
+    settle(engine)
+    for is_restarted in (False, True):
+        if is_restarted:
+            engine.close()
+            engine = make_engine(tmp_path, clock)
+        for place, depth in ((START, 4), (Target(offset=2), 2)):
+            preview = engine.log.seek_preview("orders", "billing", place)
+            assert (preview.next_offset, preview.depth, preview.depth_now) == (3, depth, 2), (is_restarted, place)
+    preview = engine.log.seek_preview("orders", "billing", Target(offset=3))
+    assert (preview.next_offset, preview.depth) == (3, 1)
+    engine.acts.rewind_channel("orders", "billing", target=START, is_exact=True)
+    settle(engine)
+    assert Client(engine, "orders", "billing", ready=10).bodies == [b"a", b"b", b"c", b"d"]
+
+
 def test_an_exact_place_that_is_gone_is_refused(tmp_path: Path, clock: ManualClock) -> None:
     engine = make_engine(tmp_path, clock, log_segment_bytes=1 << 20)
     engine.acts.create_topic("orders")

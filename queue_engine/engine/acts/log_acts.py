@@ -59,8 +59,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class SeekPreview:
-    """The preview of a seek. offset: where the cursor would stand; next_offset: where it stands now. depth: messages
-    from there on (delivered again or for the first time); depth_now: those that wait, are deferred or in flight now."""
+    """The preview of a seek. offset: where the cursor would stand. next_offset: from here on nothing was delivered or
+    finished, by consumers or by hand; going there or beyond repeats nothing. depth: messages from `offset` on
+    (delivered again or for the first time); depth_now: those that wait, are deferred or in flight now."""
 
     offset: int
     next_offset: int

@@ -231,8 +231,8 @@ class LogBacklog:
 
     @property
     def next_offset(self) -> int:
-        """The cursor's offset."""
-        return self._cursor.offset
+        """From here on nothing was handed out, delivered or settled. An operator may settle ahead of the cursor."""
+        return max(self._cursor.offset, self.progress.cursor)
 
     @property
     def needed_offset(self) -> int:

@@ -195,8 +195,9 @@ SEEK = record(
 SEEK_PREVIEW = record(
     dict.fromkeys(("offset", "next_offset", "oldest_offset", "end_offset", "depth", "depth_now"), COUNT),
     text=(
-        "offset: where the channel would go on; next_offset: where it goes on now. depth: the messages from offset on; "
-        "depth_now: those that wait, are deferred or in flight now."
+        "offset: where the channel would go on; next_offset: from there on it has neither delivered nor "
+        "finished a message. depth: the messages from offset on; depth_now: those that wait, are deferred or in flight "
+        "now."
     ),
 )
 
