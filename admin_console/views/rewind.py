@@ -17,7 +17,7 @@ from admin_console.gateway.gateway import ChannelStats, ReadRefusedError, SeekPr
 from admin_console.gateway.sentences import counted
 from admin_console.messages.message_filter import OFFSET_DIGITS_MAX, is_offset, time_ns_of
 from admin_console.views.act_page import CHANNEL, ActPage
-from admin_console.views.audited_act import ComplaintError
+from admin_console.views.audited_act import ComplaintError, by_node_field
 from admin_console.views.on_nodes import NODE, Holder, OnNodes
 from admin_console.views.question import SHOWN, Choice, Field, NodeRow, Question
 from admin_console.views.rewind_previews import IN_FLIGHT, consequences_of, previews_of, words_of
@@ -58,14 +58,17 @@ class RewindChannel(ActPage):
 
     @cached_property
     def _is_over_nodes(self) -> bool:
-        """Whether another node is among those that rewind."""
-        return self.nodes is not None and not all(one.place.is_embedded for one in self.nodes.chosen)
+        """Whether another node is among those that rewind, or was in the preview that is confirmed."""
+        if self.nodes is None:
+            return False
+        return by_node_field(_AT) in self.request.POST or any(not one.place.is_embedded for one in self.nodes.chosen)
 
     @cached_property
     def _previews(self) -> dict[str, SeekPreview | str]:
-        """The preview at each node, or the reason why it has none, without a full stop. Raises ComplaintError."""
+        """The preview at each ticked node, or the reason why it has none, without a full stop. Raises
+        ComplaintError."""
         assert self.nodes is not None
-        return previews_of(self.nodes.able, self.topic, self.channel, self._target())
+        return previews_of(self.nodes.chosen, self.topic, self.channel, self._target())
 
     def question(self) -> Question:
         if self._is_over_nodes:
@@ -126,13 +129,14 @@ class RewindChannel(ActPage):
     def _of_previews(self) -> Question:
         """The second step over nodes: each row is a node's preview."""
         fields = {name: self._given(name) for name in ("place", "offset", "at")} | {"previewed": self._choice()}
-        lacking = [one for one in self._previews.values() if isinstance(one, str)]
+        assert self.nodes is not None
+        is_lacking = any(not isinstance(self._previews.get(one.name), SeekPreview) for one in self.nodes.able)
         return self.pose(
             f"Rewind {self.name}",
             [
                 "Each node goes to its offset, also when messages are published or consumed in the meantime.",
                 IN_FLIGHT,
-                *([_WITHOUT_PREVIEW] if lacking else []),
+                *([_WITHOUT_PREVIEW] if is_lacking else []),
             ],
             [Field(name, name, kind="hidden", value=value) for name, value in fields.items()],
             is_dangerous=True,
@@ -151,7 +155,7 @@ class RewindChannel(ActPage):
         row = super().row_of(nodes, holder)
         if not self._is_previewed:
             return row
-        preview = self._previews.get(holder.name, "it does not answer")
+        preview = self._previews.get(holder.name, "it was not ticked")
         if isinstance(preview, str):
             return replace(row, words=f"{row.words}; no preview: {preview}", is_ticked=False)
         is_on = self._shown(preview).is_on

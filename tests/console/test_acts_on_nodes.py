@@ -788,6 +788,13 @@ def test_a_node_without_a_preview_costs_its_row_of_a_rewind(tmp_path: Path) -> N
         assert f"Rewind orders/billing on {console.own}" in text
         assert nodes_in(preview) == [console.own]
         assert "A node without a preview is not ticked." in text
+        # A node that is not ticked gives none.
+        slow.requests.clear()
+        some = {**form, "node": ["", odd.address, console.own], "place": "end"}
+        text = words(browser.post(REWIND, some, headers=DIALOG).content.decode())
+        assert f"no preview: {odd.address} answered with no preview" in text
+        assert f"{slow.address} : 3 messages, 0 consumers; no preview: it was not ticked" in text
+        assert not [path for path, _ in slow.requests if path.startswith("/channel/seek")]
         # Ticked by hand, it goes to the place in its own log.
         sent = {**fields_of(preview), "node": ["", old.address, console.own]}
         assert browser.post(REWIND, sent, headers=JSON).json()["ok"]
@@ -795,6 +802,11 @@ def test_a_node_without_a_preview_costs_its_row_of_a_rewind(tmp_path: Path) -> N
         assert (odd.acts, slow.acts) == ([], [])
         (own,) = console.engine.calls.stats(topic="orders").result(10).topics
         assert own.channels[0].depth == 0
+        # This server alone, as the preview ticks it, needs no second preview.
+        preview = browser.post(REWIND, {**form, "place": "start"}, headers=DIALOG).content.decode()
+        assert nodes_in(preview) == [console.own]
+        answer = browser.post(REWIND, fields_of(preview), headers=JSON).json()
+        assert answer["message"] == f"{console.own}: Rewound orders/billing to offset 0: its depth is 5 now."
 
 
 def test_a_topic_is_created_on_the_nodes_that_are_ticked(tmp_path: Path) -> None:
