@@ -44,8 +44,6 @@ from queue_engine.vocabulary.acts.table import ACTS, USES
 
 # Figures before, the act, figures after: each has the time of one call (--http-client-request-timeout).
 CALLS_OF_AN_ACT = 3
-# Acts that change neither what a node has nor its state.
-_OF_MESSAGES = frozenset({"publish", "publish_again"}) | {name for name in ACTS if name.endswith("_messages")}
 # Parameter → the detail that the sentence leaves out where the node does not take it.
 _WITHOUT = {"for": "for_ms", "until": "until_ms", "ramp": "ramp_ms"}
 
@@ -121,7 +119,7 @@ class _Doing:
             channel, count = self._unconfirmed
             if count and verdict != DONE:
                 self._note_emptied(channel, -count)
-            if verdict != FAILED and self._order.action not in _OF_MESSAGES:
+            if verdict != FAILED:
                 self._cluster.read_soon(self._node.member.target)
 
     async def _result(self) -> ActResult:

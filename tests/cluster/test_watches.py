@@ -215,6 +215,9 @@ def test_what_an_act_changed_is_read_before_its_period(tmp_path: Path) -> None:
         wait_for("the topic", lambda: "clicks" in stats_of(cluster, a).topics)
         assert gateway.act("create_channel", "clicks", "all").verdict == DONE
         wait_for("the channel", lambda: "all" in stats_of(cluster, a).topics["clicks"].channels)
+        assert gateway.act("publish", "clicks", bodies=[b"m"]).verdict == DONE
+        figures = lambda: stats_of(cluster, a).topics["clicks"].channels["all"].figures  # noqa: E731
+        wait_for("the message", lambda: figures()["depth"] == 1)
         assert gateway.act("delete_topic", "clicks").verdict == DONE
         wait_for("its end", lambda: "clicks" not in stats_of(cluster, a).topics)
         assert len(queries(b)) == before, "the other node was not read"
