@@ -56,7 +56,9 @@ def why_node_lists_keys(node: Node) -> str:
 
 
 def why_node_previews_nothing(node: Node) -> str:
-    """Why a Penstock gives no preview of a rewind; "" where it does."""
+    """Why a node gives no preview of a rewind; "" where it does."""
+    if reason := why_node_can_not(node, "rewind_channel"):
+        return reason
     if node.info is None or node.info.has_path(PREVIEW_PATH):
         return ""
     return f"{node.name} runs {node.info.product}, which has no such preview"

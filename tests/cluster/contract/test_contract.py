@@ -130,9 +130,11 @@ def test_what_an_nsqd_can_not_do_is_refused_with_its_reason_and_a_penstock_does_
 
 
 def test_a_rewind_is_previewed_and_goes_exactly_there(node: NodeAtWork, topic: str) -> None:
-    if node.is_nsqd:
-        return  # it keeps no past messages: the test above has the refusal
     node.hold(topic, "billing", messages=3)
+    if node.is_nsqd:
+        with pytest.raises(ReadRefusedError, match="is an nsqd and keeps no past messages"):
+            node.gateway.begin_seek_preview(topic, "billing", Target(word="start"))
+        return
     assert node.act("finish_messages", topic, "billing", offsets=[0, 2]).verdict == DONE
     preview = node.gateway.begin_seek_preview(topic, "billing", Target(word="start"))()
     assert (preview.offset, preview.oldest_offset, preview.end_offset) == (0, 0, 3)
