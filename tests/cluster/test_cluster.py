@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -487,7 +487,7 @@ def test_addresses_that_the_rules_refuse_are_shown_and_never_called(tmp_path: Pa
             assert secret.requests == []
 
 
-def test_of_too_many_nodes_those_that_answer_stay_and_refused_ones_go_first(
+def test_of_too_many_nodes_those_that_answer_stay_and_refused_ones_are_left_out_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An nsqlookupd names its nodes in another order each time."""
@@ -504,9 +504,52 @@ def test_of_too_many_nodes_those_that_answer_stay_and_refused_ones_go_first(
             assert cluster.state.lookupds[0].unusable == 3
             lookup.answers["/nodes"] = {"producers": [*refused, *dead, *dead, producer(b.port), producer(a.port)]}
             wait_for("the flood", lambda: cluster.state.lookupds[0].unusable == 14)
-            assert node_at(cluster.state, a).member.registrations
-            named = {node.member.target.port for node in cluster.state.nodes if node.member.registrations}
-            assert named == {a.port, 1, 2}, "the same ones at each answer"
+            wait_for("the node after the dead ones", lambda: b.port in depths(cluster.state))
+            named = [node.member for node in cluster.state.nodes if node.member.registrations]
+            assert {a.port, b.port} < {one.target.port for one in named}
+            assert len(named) == 3
+            assert not any(one.refusal for one in named)
+
+
+def test_nodes_are_found_in_a_flood_that_is_there_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their addresses are the last ones. One fails at first, and has another turn."""
+    monkeypatch.setattr(registrations, "NODES_MAX", 3)
+    dead = [producer(port) for port in range(1, 9)]
+    with FakeNode() as a, FakeNode() as late, FakeNode() as lookup:
+        for node in (a, late):
+            node.answer_as_nsqd(topic("orders", 3))
+        lookup.answers["/nodes"] = {"producers": [*dead, producer(late.port), producer(a.port)]}
+        late.failing = (503, {}, b"")
+        with cluster_of(tmp_path, lookupds=(lookup,)) as cluster:
+            wait_for("the node", lambda: list(depths(cluster.state)) == [a.port])
+            seen = len(late.requests)
+            wait_for("other turns of the one that fails", lambda: len(late.requests) > seen + 10)
+            late.failing = None
+            wait_for("both", lambda: set(depths(cluster.state)) == {a.port, late.port})
+        lines = [record.getMessage() for record in caplog.records]
+        named = [line.partition(" does not answer")[0] for line in lines if " does not answer" in line]
+        assert sorted(named) == sorted([f"node 127.0.0.1:{port}" for port in (*range(1, 9), late.port)]), (
+            "one line each"
+        )
+
+
+def test_turns_of_nodes_that_failed_hold_up_no_new_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registrations, "NODES_MAX", 32)
+    with ExitStack() as stack:
+        silent = [stack.enter_context(FakeNode(delay_s=0.1, failing=(503, {}, b""))) for _ in range(40)]
+        new, lookup = stack.enter_context(FakeNode()), stack.enter_context(FakeNode())
+        new.answer_as_nsqd(topic("orders", 3))
+        lookup.answer_as_lookupd(*silent)
+        with cluster_of(tmp_path, lookupds=(lookup,)) as cluster:
+            wait_for("further turns", lambda: min(len(one.requests) for one in silent) > 1)
+            lookup.answer_as_lookupd(*silent, new)
+            before = sum(len(one.requests) for one in silent)
+            wait_for("its call", lambda: new.requests, every_s=0.001)
+            between = sum(len(one.requests) for one in silent) - before
+            assert between < 16, "it waits for none of the 32 that have a turn"
+            wait_for("its figures", lambda: depths(cluster.state))
 
 
 def test_a_name_that_resolves_to_a_refused_address_is_not_called(tmp_path: Path) -> None:

@@ -25,13 +25,15 @@ class NotCallingError(Exception):
 class Answers:
     """How a node or nsqlookupd answers. Times are Unix milliseconds; 0 for never. took_ms: of the last answer. error:
     why it does not answer, a sentence; "" while it answers, a single failed call included (`after_failure`).
-    failing_since_ms: of the first failure since the last answer. failures: since then, in a row."""
+    failing_since_ms: of the first failure since the last answer; failed_at_ms: of the newest one. failures: since then,
+    in a row."""
 
     answered_at_ms: int = 0
     took_ms: int = 0
     error: str = ""
     failing_since_ms: int = 0
     failures: int = 0
+    failed_at_ms: int = 0
 
     @property
     def is_answering(self) -> bool:
@@ -47,6 +49,7 @@ class Answers:
             error=error if is_silent else "",
             failing_since_ms=self.failing_since_ms or now_ms,
             failures=self.failures + 1,
+            failed_at_ms=now_ms,
         )
 
 

@@ -6,8 +6,9 @@ there.
 
 import asyncio
 import logging
+import sys
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -59,6 +60,8 @@ class ClusterPoller:
         self._lookupds: dict[HttpAddress, _LookupdReading] = {}
         self._counted: tuple[HttpAddress, ...] = ()  # each nsqlookupd once, whatever its names
         self._nodes: dict[HttpAddress, NodeReading] = {}
+        # Those that failed, and that an nsqlookupd names beyond its limit now: they have other turns.
+        self._waiting: dict[HttpAddress, Answers] = {}
         self._members: tuple[Member, ...] = ()
         self._unnamed_ms: dict[HttpAddress, int] = {}  # since when no nsqlookupd names a member
         # Addresses of one node, by the renewal before; and those of them that still have the start before its restart,
@@ -158,17 +161,29 @@ class ClusterPoller:
         for member in called_ones:
             reading = self._nodes[member.target] = before.get(member.target) or self._begun(member)
             reading.member = member
+        self._note_waiting(before)
         wanted: dict[tuple[str, HttpAddress], Callable[[], Coroutine[Any, Any, None]]] = {
             **{("lookupd", one): partial(self._repeat_lookupd, one) for one in lookupds},
             **{("node", one): reading.run for one, reading in self._nodes.items()},
         }
         for key in self._tasks.keys() - wanted.keys():
             self._tasks.pop(key).cancel()
-            self._http.forget(key[1])
+            if key[1] not in self._waiting:
+                self._http.forget(key[1])
         for key, run in wanted.items():
             if key not in self._tasks:
                 self._tasks[key] = asyncio.create_task(run(), name=f"{key[0]} {key[1]}")
         self._renew()
+
+    def _note_waiting(self, before: Mapping[HttpAddress, NodeReading]) -> None:
+        """Of those that were read before, too. What their last call was like counts at their next turn."""
+        answers = [self._lookupds[one].registrations for one in self._counted]
+        left_out = {self._http.rules.target_of(one) for answer in answers for one in answer.left_out}
+        failed = {target: one.answers for target, one in before.items() if one.info is None and one.answers.failures}
+        failed = {**self._waiting, **failed}
+        self._waiting = {target: failed[target] for target in (failed.keys() & left_out) - self._nodes.keys()}
+        for target in failed.keys() - self._waiting.keys() - self._nodes.keys():
+            self._http.forget(target)
 
     def _unnamed(self, there: Collection[HttpAddress]) -> list[Member]:
         """Nodes that answered, and that no nsqlookupd names any more for a short while. there: the named ones."""
@@ -189,7 +204,7 @@ class ClusterPoller:
         return min(self._unnamed_ms.values(), default=1 << 63) + self._unnamed_for_ms <= self._now_ms()
 
     def _begun(self, member: Member) -> NodeReading:
-        return NodeReading(
+        reading = NodeReading(
             member,
             self._http,
             self._watches,
@@ -198,6 +213,8 @@ class ClusterPoller:
             now_ms=self._now_ms,
             on_change=self._renew_soon,
         )
+        reading.answers = self._waiting.get(member.target, NO_ANSWER)
+        return reading
 
     async def _repeat_lookupd(self, address: HttpAddress) -> None:
         failures = 0
@@ -229,13 +246,17 @@ class ClusterPoller:
         return reading.answers.is_answering
 
     def _rank(self, named: HttpAddress) -> int:
-        """Of a node that an nsqlookupd names by this address, among too many: one that has answered stays, whichever
-        come; one that is never called goes first."""
+        """Of a node that an nsqlookupd names by this address, among too many: one that has answered stays, and one that
+        the rules refuse is left out first. The others have turns: one without a call so far, then the one whose failed
+        call is the oldest."""
         target = self._http.rules.target_of(named)
         reading = self._nodes.get(target)
         if reading is not None and reading.info is not None:
             return 0
-        return 2 if self._http.rules.refusal(target) else 1
+        if self._http.rules.refusal(target):
+            return sys.maxsize
+        answers = self._waiting.get(target, NO_ANSWER) if reading is None else reading.answers
+        return 1 + answers.failed_at_ms
 
     def _renew_soon(self) -> None:
         """Once for all answers of a short while: each state looks at all nodes."""

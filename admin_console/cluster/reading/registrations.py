@@ -7,7 +7,7 @@ from typing import Any
 from admin_console.cluster.calls.addresses import HttpAddress
 from queue_engine.vocabulary.options.addresses import joined
 
-# Of one nsqlookupd; beyond, a program that registers nodes without end would fill every page.
+# Of one nsqlookupd at a time; beyond, a program that registers nodes without end would fill every page.
 NODES_MAX = 2_000
 ENTRIES_MAX = 20_000  # that are looked at
 TOPICS_MAX = 20_000
@@ -30,10 +30,12 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Registrations:
-    """One answer. unusable: how many entries name no address that can be called, or are beyond the limit."""
+    """One answer. unusable: how many entries name no address that can be called, or are beyond the limit. left_out: the
+    addresses beyond NODES_MAX."""
 
     nodes: tuple[Registration, ...] = ()
     unusable: int = 0
+    left_out: frozenset[HttpAddress] = frozenset()
 
 
 NO_REGISTRATIONS = Registrations()
@@ -41,12 +43,14 @@ NO_REGISTRATIONS = Registrations()
 
 def registrations_in(entries: Sequence[Any], rank: Callable[[HttpAddress], int] = lambda address: 0) -> Registrations:
     """The producers of an answer to `/nodes`. An entry that can't be read costs itself alone. rank: which nodes stay
-    of more than NODES_MAX, the least first; they are the same at each answer, whatever its order."""
+    of more than NODES_MAX, the least first, whatever the order of the answer."""
     found = [made for entry in entries[:ENTRIES_MAX] if (made := _registration(entry)) is not None]
+    left_out: list[Registration] = []
     if len(found) > NODES_MAX:
         each = {one.address: one for one in found}
-        found = sorted(each.values(), key=lambda one: (rank(one.address), one.address))[:NODES_MAX]
-    return Registrations(tuple(found), len(entries) - len(found))
+        found = sorted(each.values(), key=lambda one: (rank(one.address), one.address))
+        found, left_out = found[:NODES_MAX], found[NODES_MAX:]
+    return Registrations(tuple(found), len(entries) - len(found), frozenset(one.address for one in left_out))
 
 
 def _registration(entry: Any) -> Registration | None:
