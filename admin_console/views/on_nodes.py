@@ -165,8 +165,8 @@ class OnNodes:
     def too_many(self, question: Question) -> Question:
         """A question about more nodes than a form names."""
         sentence = (
-            f"{len(self.chosen):,} nodes are concerned, and a form names {NODES_MAX:,} at most. Tick that many in the "
-            "table of nodes on the page, and act on those. Nothing was done."
+            f"{len(self.chosen):,} nodes are concerned, and a form names {NODES_MAX:,} at most. Tick up to "
+            f"{NODES_MAX:,} rows of the table of nodes on the page, and act on those. Nothing was done."
         )
         return replace(question, consequences=[sentence], fields=[], button="", is_dangerous=False)
 

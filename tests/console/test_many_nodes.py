@@ -157,6 +157,7 @@ def test_a_question_about_more_nodes_than_a_form_names_says_so(tmp_path: Path, m
         browser = client_of(make_user())
         question = ask(browser, f"{BILLING}~empty/")
         assert "2,001 nodes are concerned, and a form names 2,000 at most." in words(question)
+        assert "Tick up to 2,000 rows of the table of nodes on the page" in words(question)
         assert "<button" not in question
         ticked = [f"nsq-{number:04}.example:4151" for number in range(form_limits.NODES_MAX)]
         fields = sent(ask(browser, f"{BILLING}~empty/", node=ticked))
