@@ -12,7 +12,7 @@ from queue_engine.client.secret_hosts import SecretHosts
 
 T = TypeVar("T")
 
-# Of one kind.
+# Of one kind. An older version takes a cluster.json with more for a damaged one: a higher number raises its version.
 ADDRESSES_MAX = 1_000
 # Each has a thread, a hub and rings of its own.
 CLUSTERS_MAX = 16
