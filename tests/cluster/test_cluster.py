@@ -586,6 +586,7 @@ def test_a_node_that_no_nsqlookupd_names_any_more_is_shown_as_gone(tmp_path: Pat
             lookup.answer_as_lookupd()
             (gone,) = wait_for("its end", lambda: cluster.state.gone)
             assert gone.gone_since_ms > 0
+            assert (gone.info is not None, gone.stats) == (True, None), "500 nodes of 1,000 channels would take 0.9 GB"
             assert cluster.state.nodes == ()
             lookup.answer_as_lookupd(a)
             wait_for("its return", lambda: cluster.state.nodes)

@@ -59,8 +59,8 @@ NO_ANSWER = Answers()
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node. info, stats, sums: of its last answer; None before the first. rates: up to it. gone_since_ms: when the
-    last nsqlookupd stopped naming it; 0 for a node that is named, or configured. clock: None where its answers have no
-    date."""
+    last nsqlookupd stopped naming it, from then on without stats; 0 for a node that is named, or configured. clock:
+    None where its answers have no date."""
 
     member: Member
     answers: Answers = NO_ANSWER

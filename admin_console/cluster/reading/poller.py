@@ -325,7 +325,7 @@ class ClusterPoller:
                 and last.info is not None
                 and all(node.info != last.info for node in there.values())
             ):
-                self._gone[target] = replace(last, gone_since_ms=now_ms)
+                self._gone[target] = replace(last, gone_since_ms=now_ms, stats=None)
         self._gone = {
             target: node
             for target, node in list(self._gone.items())[-GONE_MAX:]
