@@ -62,7 +62,9 @@ class WaitingSessions:
 
 
 WAITING = WaitingSessions()
-_SAVING = threading.RLock()  # one reads and writes at a time
+# A save reads and writes its session while no other save does. Sessions share a lock by their key's hash: one of many,
+# since each write waits for seconds while another process holds the database.
+_SAVING = tuple(threading.Lock() for _ in range(64))
 
 
 class SessionStore(db.SessionStore):
@@ -78,6 +80,11 @@ class SessionStore(db.SessionStore):
         self._loaded = deepcopy(found)
         return found
 
+    def take(self, encoded: str) -> None:
+        """As `load`, from the content of the session's row."""
+        self._session_cache = self.decode(encoded)
+        self._loaded = deepcopy(self._session_cache)
+
     def _newest(self) -> dict[str, object]:
         waiting = WAITING.get(self.session_key)
         if waiting is None:
@@ -91,15 +98,15 @@ class SessionStore(db.SessionStore):
         return WAITING.get(session_key) is not None or super().exists(session_key)
 
     def save(self, must_create: bool = False) -> None:
+        self._get_session(no_load=must_create)  # of a session that has ended, this forgets the key
         if self.session_key is None:
             self.create()
             return
-        with _SAVING:
-            if must_create:
-                self._loaded = {}
-            else:
+        with _SAVING[hash(self.session_key) % len(_SAVING)]:
+            if not must_create:
                 self._merge()
             self._write(self.session_key, must_create)
+            self._loaded = deepcopy(self._session_cache)
 
     def _merge(self) -> None:
         """Other requests of the session may have saved meanwhile: take their keys, and those that this one changed."""
@@ -112,7 +119,6 @@ class SessionStore(db.SessionStore):
             changed = {key: value for key, value in mine.items() if key not in before or before[key] != value}
             left = {key: value for key, value in theirs.items() if key in mine or key not in before}
             self._session_cache = {**left, **changed}
-            self._loaded = deepcopy(self._session_cache)
 
     def _write(self, key: str, must_create: bool) -> None:
         waiting = WAITING.get(key)
