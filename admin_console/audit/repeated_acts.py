@@ -69,14 +69,17 @@ class _Looks:
 @dataclass(slots=True)
 class _Digest:
     """The content of a window's row about counted acts. names: users, topics and channels that were tried.
-    actors: users of the console, or the names of tokens; "" for none."""
+    actors: users of the console, or the names of tokens; "" for none. claim: of all acts; "" where they differ."""
 
     last: ActRecord | AuditRow | None = None
     looks: _Looks | None = None
     names: dict[str, None] = field(default_factory=dict)
     actors: dict[str, None] = field(default_factory=dict)
+    claim: str = ""
 
     def add(self, act: ActRecord | AuditRow, kind: RepeatLimits) -> None:
+        claim = act.on_behalf_of if isinstance(act, ActRecord) else ""
+        self.claim = claim if self.last is None or claim == self.claim else ""
         self.last = act
         if act.action == LOOK_ACTION and kind is not FAILURE:
             at_ms = act.at_ms or now_ms()
@@ -131,15 +134,16 @@ def _row_of_window(window: Window[_Digest]) -> AuditRow:
     digest = window.digest
     last = digest.last
     assert last is not None
-    # Of several acts, a claim would be of the last one alone.
-    row = last if isinstance(last, AuditRow) else row_of(replace(last, on_behalf_of=""))
+    is_one_actor = len(digest.actors) <= 1
+    # It is a claim of the actor.
+    claim = digest.claim if is_one_actor else ""
+    row = last if isinstance(last, AuditRow) else row_of(replace(last, on_behalf_of=claim))
     names = list(digest.names)
     message = f"{window.counted:,} more {window.kind.words}"
     if digest.looks is not None:
         message += f", {digest.looks.times()}"
     if window.kind is FAILURE and names:
         message += f", for {_some(names)}"
-    is_one_actor = len(digest.actors) <= 1
     if not is_one_actor and digest.actors.keys() != digest.names.keys():
         nameless = "no token" if isinstance(last, ActRecord) else "no user"
         message += f", by {_some([actor or nameless for actor in digest.actors])}"
@@ -148,7 +152,7 @@ def _row_of_window(window: Window[_Digest]) -> AuditRow:
     detail = row.detail
     if digest.looks is not None:
         counts |= digest.looks.counts()
-        detail = _some(list(digest.looks.details))[:200]
+        detail = _some(list(digest.looks.details))[:200] or detail
     is_one_name = len(names) <= 1
     return AuditRow(
         act_id=row.act_id,
@@ -161,7 +165,7 @@ def _row_of_window(window: Window[_Digest]) -> AuditRow:
         action=row.action,
         topic=row.topic if is_one_name else "",
         channel=row.channel if is_one_name else "",
-        detail=detail if is_one_name else "",
+        detail=detail if is_one_name or claim else "",
         verdict=row.verdict,
         message=message[:500],
         counts=counts,

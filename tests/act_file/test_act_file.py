@@ -313,6 +313,28 @@ def test_counted_acts_of_several_tokens_are_of_none(tmp_path: Path) -> None:
     assert [(one.topic, one.actor) for one in found if one.times == 2] == [("a", "deploy"), ("b", ""), ("c", "")]
 
 
+def test_counted_acts_name_the_user_of_a_claim_where_all_claim_him(tmp_path: Path) -> None:
+    acts = writer(tmp_path, InlineBackground())
+    claims = {
+        "a": ["", "alice", "alice", "alice"],
+        "b": ["alice", "bob", "alice", "bob"],
+        "c": ["alice", "alice", "", "alice"],
+    }
+    for topic, users in claims.items():
+        for user in users:
+            acts.tell(replace(act("read_messages", topic=topic), actor="console", on_behalf_of=user))
+    for actor in ("console", "console", "backup", "console"):
+        acts.tell(replace(act("read_messages", topic="d"), actor=actor, on_behalf_of="alice"))
+    acts.close()
+    found = [one.act for one in reversed(read_page(tmp_path, count=99).acts) if one.act]
+    assert [(one.topic, one.actor, one.on_behalf_of) for one in found if one.times == 3] == [
+        ("a", "console", "alice"),
+        ("b", "console", ""),
+        ("c", "console", ""),
+        ("d", "", ""),
+    ]
+
+
 def test_a_stop_writes_each_line_once(tmp_path: Path) -> None:
     """The worker has begun nothing yet, and does its jobs when all is closed."""
     background = HeldBackground()

@@ -27,13 +27,16 @@ CHECK_INTERVAL_S = 1.0
 
 @dataclass(slots=True)
 class _Last:
-    """The newest of the acts that one line stands for. is_one_actor: all are of its actor."""
+    """The newest of the acts that one line stands for. is_one_actor: all are of its actor. claim: of all; "" where they
+    differ."""
 
     act: ActRecord | None = None
     is_one_actor: bool = True
+    claim: str = ""
 
     def add(self, act: ActRecord) -> None:
         self.is_one_actor = self.is_one_actor and (self.act is None or self.act.actor == act.actor)
+        self.claim = act.on_behalf_of if self.act is None or self.claim == act.on_behalf_of else ""
         self.act = act
 
 
@@ -155,5 +158,5 @@ def _act_of(window: Window[_Last]) -> ActRecord:
     last = window.digest.act
     assert last is not None
     address = last.remote_address if window.is_one_source else SEVERAL
-    actor = last.actor if window.digest.is_one_actor else ""
-    return replace(last, remote_address=address, actor=actor, on_behalf_of="", times=window.counted)
+    actor, claim = (last.actor, window.digest.claim) if window.digest.is_one_actor else ("", "")
+    return replace(last, remote_address=address, actor=actor, on_behalf_of=claim, times=window.counted)

@@ -146,6 +146,27 @@ def test_looks_of_a_reader_are_one_row_and_then_one_in_ten_minutes() -> None:
     )
 
 
+def test_looks_by_a_token_name_the_user_of_its_claim_where_all_claim_him() -> None:
+    acts = RepeatedRows()
+    by_topic = {
+        "a": [("console", "alice")] * 3,
+        "b": [("console", "alice"), ("console", "bob"), ("console", "alice"), ("console", "alice")],
+        "c": [("console", "alice"), ("console", "alice"), ("backup", "alice")],
+    }
+    for topic, users in by_topic.items():
+        for actor, user in users:
+            acts.take(replace(look(topic), actor=actor, on_behalf_of=user), 1.0)
+    for number in range(7):
+        acts.take(replace(failure(number), actor="console", on_behalf_of="alice"), 1.0)
+    told = {row.topic: (row.who, row.detail) for row in acts.close_windows(601.0)}
+    assert told == {
+        "a": ("token console, for alice", "for alice"),
+        "b": ("token console", ""),
+        "c": ("", ""),
+        "": ("token console, for alice", "for alice"),  # failures at several topics
+    }
+
+
 @pytest.mark.parametrize(
     "act",
     [
