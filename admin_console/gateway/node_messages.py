@@ -16,7 +16,7 @@ import orjson
 
 from admin_console.cluster.calls.node_http import NodeHttp
 from admin_console.cluster.cluster import Cluster
-from admin_console.cluster.reading.node_info import PREVIEW_PATH
+from admin_console.cluster.reading.node_info import MESSAGE_PATH, PREVIEW_PATH
 from admin_console.cluster.reading.nodes import Node, NotCallingError
 from admin_console.gateway.gateway import (
     KeyPage,
@@ -87,9 +87,11 @@ def as_they_end(begun: Sequence[Pending[T]], timeout_s: float = 10.0) -> Iterato
 class NodeMessages:
     """One remote node. Any thread; each call waits for the node's answer, unless it begins a read."""
 
-    def __init__(self, node: Node, cluster: Cluster) -> None:
+    def __init__(self, node: Node, cluster: Cluster, user: str = "") -> None:
+        """user: who reads, for the node's audit list; "" for reads that show no contents."""
         self._node = node
         self._cluster = cluster
+        self._user = user
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -142,8 +144,15 @@ class NodeMessages:
         """As `Gateway.message`."""
         return self.begin_message(topic, channel, {"id": message_id, "offset": offset})()
 
-    def begin_message(self, topic: str, channel: str, wanted: Mapping[str, Any]) -> Pending[OneMessage]:
-        """wanted: `id` or `offset`."""
+    def begin_message(
+        self, topic: str, channel: str, wanted: Mapping[str, Any], *, with_contents: bool = True
+    ) -> Pending[OneMessage]:
+        """wanted: `id` or `offset`. with_contents: the node audits it as a look at the body. Older versions audit each
+        read."""
+        info = self._node.info
+        fields = dict(wanted)
+        if not with_contents and info is not None and info.takes(MESSAGE_PATH, "contents"):
+            fields["contents"] = "false"
 
         def one(document: Mapping[str, Any]) -> OneMessage:
             found = document.get("message")
@@ -152,7 +161,7 @@ class NodeMessages:
                 raise _refused(f" of {topic}", f"{self._node.name} answered with no message")
             return OneMessage(topic, channel, _text(document, "storage"), row, _bytes(found, "body"))
 
-        return self._begun("/channel/message", topic, channel, wanted).then(one)
+        return self._begun(MESSAGE_PATH, topic, channel, fields).then(one)
 
     def messages(self, topic: str, channel: str, target: Target | None, count_max: int) -> MessagePage:
         """As `Gateway.messages`."""
@@ -231,8 +240,8 @@ class NodeMessages:
 
         async def read(http: NodeHttp) -> Any:
             if is_post:
-                return orjson.loads(await http.post_to_node(target, path, sent))
-            return await http.get_of_node(target, path, sent, purpose="page")
+                return orjson.loads(await http.post_to_node(target, path, sent, user=self._user))
+            return await http.get_of_node(target, path, sent, purpose="page", user=self._user)
 
         of = f" of {topic}" if topic else ""
         try:

@@ -17,7 +17,7 @@ from admin_console.gateway.gateway import EngineUnavailableError, MessageRow, Me
 from admin_console.gateway.sentences import counted, merged_sentences
 from admin_console.message_views.sources import channel_of, node_links, other_channels_of
 from admin_console.messages import bodies
-from admin_console.messages.channel_snapshot import ChannelSnapshot
+from admin_console.messages.channel_snapshot import BeginsReads, ChannelSnapshot
 from admin_console.messages.lines import MessageLine, columns_of, facts_of
 from admin_console.messages.message_filter import SORTS, MessageFilter, filter_of, is_message_id, is_offset
 from admin_console.messages.single_acts import acts_in, as_sentence, likely_act
@@ -30,6 +30,7 @@ from admin_console.vocabulary.times import field_time
 
 PAGE_MESSAGES = 25
 PREVIEW_BYTES = 1_024  # of each body in the list
+FIND_NODES_MAX = 100  # that are read for an id; with 16 calls at once, all of them silent take half a minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,14 @@ def channel_messages(request: CheckedRequest, topic: str, channel: str) -> HttpR
         return refusal(request, f"There is no channel {topic}/{channel}.", status=404)
     message_filter = filter_of(request.GET.dict())
     if find := request.GET.get("find", "").strip()[:40]:
-        if is_message_id(find):
-            return HttpResponseRedirect(at_holder(snapshot, find).message_url(find))
-        if is_offset(find):
-            return HttpResponseRedirect(snapshot.message_url(find))
-        complaint = f"{find!r} is neither a message id of 16 hex digits nor an offset, a whole number from 0."
+        try:
+            if is_message_id(find):
+                return HttpResponseRedirect(at_holder(request, snapshot, find).message_url(find))
+            if is_offset(find):
+                return HttpResponseRedirect(snapshot.message_url(find))
+            complaint = f"{find!r} is neither a message id of 16 hex digits nor an offset, a whole number from 0."
+        except ReadRefusedError as exc:
+            complaint = str(exc)
         message_filter = replace(message_filter, complaint=complaint)
     return answer_list(request, snapshot, message_filter)
 
@@ -162,7 +166,7 @@ def answer_one(request: CheckedRequest, snapshot: ChannelSnapshot, message: str,
     """The message's page as it is at this moment; `more` is for its template."""
     can_see = request.may.see_contents
     try:
-        found = read_one(snapshot, message)
+        found = read_one(snapshot, message, with_contents=can_see)
         if can_see:
             note_look(request, snapshot, (found.row,), detail=f"message {found.row.message_id}")
     except ReadRefusedError as exc:
@@ -247,22 +251,31 @@ def _why_nots(request: CheckedRequest, snapshot: ChannelSnapshot, offered: Seque
     return " ".join([*([role_line] if role_line else []), *merged_sentences(reasons.values())])
 
 
-def read_one(snapshot: ChannelSnapshot, message: str) -> OneMessage:
-    """The message of this id or offset. Raises ReadRefusedError."""
+def read_one(snapshot: ChannelSnapshot, message: str, *, with_contents: bool = True) -> OneMessage:
+    """The message of this id or offset. with_contents: a remote node audits the look. Raises ReadRefusedError."""
+    topic, channel, source = snapshot.topic, snapshot.channel, snapshot.source
+    if not with_contents and isinstance(source, BeginsReads):
+        wanted = {"id": message} if is_message_id(message) else {"offset": message}
+        return source.begin_message(topic, channel, wanted, with_contents=False)()
     if is_message_id(message):
-        return snapshot.source.message(snapshot.topic, snapshot.channel, message_id=message)
-    return snapshot.source.message(snapshot.topic, snapshot.channel, offset=int(message))
+        return source.message(topic, channel, message_id=message)
+    return source.message(topic, channel, offset=int(message))
 
 
-def at_holder(snapshot: ChannelSnapshot, message_id: str) -> ChannelSnapshot:
+def at_holder(request: CheckedRequest, snapshot: ChannelSnapshot, message_id: str) -> ChannelSnapshot:
     """The channel at the node that has the message: this one, else another that answers with it, all read at once; this
-    one, too, where none does, whose page has the reason."""
-    others = other_channels_of(snapshot)
+    one, too, where none does, whose page has the reason. Raises ReadRefusedError for too many nodes."""
+    others = other_channels_of(request, snapshot)
     if not others:
         return snapshot
     with suppress(ReadRefusedError, EngineUnavailableError):
-        read_one(snapshot, message_id)
+        read_one(snapshot, message_id, with_contents=False)
         return snapshot
+    if len(others) > FIND_NODES_MAX:
+        raise ReadRefusedError(
+            f"Message {message_id} is not at {snapshot.node or 'this server'}. {len(others):,} other nodes list "
+            f"messages of {snapshot.name}, and a find reads {FIND_NODES_MAX} at most: choose the message's node."
+        )
     # Here: a server without other nodes starts without an HTTP client.
     from admin_console.gateway.node_messages import NodeMessages, Pending, as_they_end
 
@@ -271,7 +284,8 @@ def at_holder(snapshot: ChannelSnapshot, message_id: str) -> ChannelSnapshot:
     for other in others:
         with suppress(ReadRefusedError, EngineUnavailableError):
             if isinstance(other.source, NodeMessages):
-                begun.append(other.source.begin_message(other.topic, other.channel, {"id": message_id}))
+                wanted = {"id": message_id}
+                begun.append(other.source.begin_message(other.topic, other.channel, wanted, with_contents=False))
                 at.append(other)
             else:
                 read_one(other, message_id)

@@ -32,7 +32,7 @@ def channel_of(request: HttpRequest, topic: str, channel: str) -> ChannelSnapsho
         found = channel_snapshot(gateway, topic, channel)
         if found is not None or name:
             return found
-    readers = _named(readers_of(topic, channel), name)
+    readers = _named(readers_of(topic, channel, user=_user_of(request)), name)
     first = _first_able(readers)
     if first is None:
         if readers:
@@ -42,15 +42,15 @@ def channel_of(request: HttpRequest, topic: str, channel: str) -> ChannelSnapsho
     return _channel_of_reader(topic, channel, first)
 
 
-def other_channels_of(shown: ChannelSnapshot) -> list[ChannelSnapshot]:
+def other_channels_of(request: HttpRequest, shown: ChannelSnapshot) -> list[ChannelSnapshot]:
     """The channel at each other node that lists its messages and answers, this server first."""
     gateway, found = get_gateway(), []
     if shown.node and own_why_not(shown.topic, shown.channel) == "":
         with suppress(EngineUnavailableError):
             own = channel_snapshot(gateway, shown.topic, shown.channel)
             found = [own] if own is not None else []
-    readers = [one for one in readers_of(shown.topic, shown.channel) if not one.why_not and one.is_answering]
-    others = [one for one in readers if one.name != shown.node]
+    readers = readers_of(shown.topic, shown.channel, user=_user_of(request))
+    others = [one for one in readers if not one.why_not and one.is_answering and one.name != shown.node]
     return [*found, *(_channel_of_reader(shown.topic, shown.channel, one) for one in others)]
 
 
@@ -64,7 +64,7 @@ def topic_of(request: HttpRequest, topic: str) -> TopicMessages:
     """Without a name it is this server's where it shows its messages, else that of the first node that does. Raises
     ReadRefusedError with the reason where none does."""
     gateway, name = get_gateway(), node_named_by(request)
-    own, readers = own_why_not(topic), readers_of(topic)
+    own, readers = own_why_not(topic), readers_of(topic, user=_user_of(request))
     of_own = TopicMessages(topic, gateway, can_find_key="find_key" in gateway.capabilities)
     if name and name == gateway.node().name:
         return of_own
@@ -81,11 +81,16 @@ def topic_of(request: HttpRequest, topic: str) -> TopicMessages:
     return of_own  # whose read has the reason
 
 
-def all_of(topic: str) -> list[TopicMessages]:
+def all_of(request: HttpRequest, topic: str) -> list[TopicMessages]:
     """The topic at each node that shows its messages, this server first."""
     gateway = get_gateway()
     own = [TopicMessages(topic, gateway)] if own_why_not(topic) == "" else []
-    return [*own, *(_of_reader(topic, one) for one in readers_of(topic) if not one.why_not)]
+    readers = readers_of(topic, user=_user_of(request))
+    return [*own, *(_of_reader(topic, one) for one in readers if not one.why_not)]
+
+
+def _user_of(request: HttpRequest) -> str:
+    return request.user.get_username()
 
 
 def _of_reader(topic: str, reader: Reader) -> TopicMessages:

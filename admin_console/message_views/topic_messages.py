@@ -109,7 +109,7 @@ def _by_key(request: HttpRequest, one: TopicMessages, text: str) -> HttpResponse
     if before and not is_offset(before):
         return _at_place(request, one, None, f"{before!r} is not an offset: a whole number from 0.")
     is_at_one = bool(node_named_by(request))
-    places = [one] if is_at_one else all_of(one.topic)
+    places = [one] if is_at_one else all_of(request, one.topic)
     if len(places) > 1:
         return _answer(request, one, lambda: _of_all(places, key, text, _form_of(request)), of_all=places)
     url = partial(_url_at if is_at_one else TopicMessages.url, one)

@@ -1,8 +1,8 @@
 """A topic or channel whose messages a page shows: where they are read, its links, and the acts that it offers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlencode
 
 from django.urls import reverse
@@ -49,6 +49,10 @@ class BeginsReads(Protocol):
     def begin_find_key(
         self, topic: str, key: bytes, count_max: int, *, before: int | None = None
     ) -> Callable[[], KeyPage]: ...
+
+    def begin_message(
+        self, topic: str, channel: str, wanted: Mapping[str, Any], *, with_contents: bool = True
+    ) -> Callable[[], OneMessage]: ...
 
 
 def at_node(node: str, path: str, address: str = "") -> str:

@@ -29,8 +29,8 @@ class Reader:
     is_answering: bool
 
 
-def readers_of(topic: str, channel: str = "") -> list[Reader]:
-    """The remote nodes that have the topic, or the channel, sorted by name."""
+def readers_of(topic: str, channel: str = "", *, user: str = "") -> list[Reader]:
+    """The remote nodes that have the topic, or the channel, sorted by name. user: who reads their messages."""
     cluster, live = get_cluster(), get_hub().live
     if cluster is None or live is None or live.cluster is None:
         return []
@@ -47,7 +47,8 @@ def readers_of(topic: str, channel: str = "") -> list[Reader]:
             continue
         storage = place.stats.storage
         reason = why_node_can_not(node, use) or (why_not(use, storage, *names) if storage else "")
-        found.append(Reader(node.name, place.stats, reason, NodeMessages(node, cluster), node.answers.is_answering))
+        messages = NodeMessages(node, cluster, user)
+        found.append(Reader(node.name, place.stats, reason, messages, node.answers.is_answering))
     return found
 
 

@@ -101,12 +101,18 @@ class HttpJson:
         return (await self.dated(url, query, sends_token=sends_token, token=token)).document
 
     async def dated(
-        self, url: str, query: Mapping[str, str] | None = None, *, sends_token: bool = False, token: str = ""
+        self,
+        url: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        sends_token: bool = False,
+        token: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> JsonAnswer:
         """As `get`, with the date."""
         if self._token and sends_token and (self._tls is None or url.startswith("https://")):
             token = self._token
-        body, date = await self._answer("GET", url, query, token)
+        body, date = await self._answer("GET", url, query, token, further=headers)
         if sum(map(body.count, b",[{")) > self._answer_bytes_max // BYTES_OF_A_VALUE:
             raise UnreachableError(f"{url} answered with too many values")
         try:

@@ -124,21 +124,21 @@ def test_a_penstock_that_wants_a_token_takes_acts_of_the_console_that_has_one(
 
 
 @pytest.mark.parametrize("has_token", [True, False])
-def test_an_act_names_its_user_to_the_node_beside_a_token_alone(has_token: bool, tmp_path: Path) -> None:
+def test_an_act_and_a_read_name_their_user_to_the_node_beside_a_token_alone(has_token: bool, tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_text("127.0.0.0/8 s3cret\n" if has_token else "10.0.0.0/8 s3cret\n")
     path.chmod(0o600)
     with FakeNode() as a:
         a.answer_as_nsqd()
-        a.answers["/topic/pause"] = b""
+        a.answers |= {"/topic/pause": b"", "/topic/messages": {}}
         with reading(tmp_path / "console", nsqd_http_address=a.address, node_token_file=str(path)) as cluster:
-            target = HttpAddress.parse(a.address)
-            cluster.call(
-                lambda http: http.post_to_node(target, "/topic/pause", {"topic": "orders"}, user="Zoë\r\nX: 1")
-            ).result(30)
-            sent = [headers for path, headers in a.requests if path.startswith("/topic/pause")][-1]
-            assert sent.get(HEADER) == ("Zo%C3%AB%0D%0AX%3A 1" if has_token else None)
-            assert "X" not in sent
+            target, query, user = HttpAddress.parse(a.address), {"topic": "orders"}, "Zoë\r\nX: 1"
+            cluster.call(lambda http: http.post_to_node(target, "/topic/pause", query, user=user)).result(30)
+            cluster.call(lambda http: http.get_of_node(target, "/topic/messages", query, user=user)).result(30)
+            for called in ("/topic/pause", "/topic/messages"):
+                sent = [headers for path, headers in a.requests if path.startswith(called)][-1]
+                assert sent.get(HEADER) == ("Zo%C3%AB%0D%0AX%3A 1" if has_token else None)
+                assert "X" not in sent
 
 
 @pytest.mark.parametrize(

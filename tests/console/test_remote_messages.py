@@ -17,8 +17,10 @@ from admin_console.audit.models import AuditRow, Phase
 from admin_console.cluster.reading.nodes import ClusterState
 from admin_console.gateway import in_flight_list
 from admin_console.hub.hub import get_hub
+from admin_console.message_views import lists
 from admin_console.vocabulary.roles import Role
 from queue_engine.engine.messages.rows import IN_FLIGHT
+from queue_engine.wire.user_claim import HEADER
 from tests.support.fake_node import FakeNode
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.nsq_socket import NsqSocket
@@ -121,10 +123,50 @@ def test_single_messages_are_acted_on_at_their_node_with_a_row_in_the_audit_list
 
 def test_a_viewer_sees_no_bodies_of_another_node(tmp_path: Path) -> None:
     with remote_penstock(tmp_path) as (_, _, name):
-        html = listed(client_of(make_user("vera", Role.VIEWER)), name)
+        browser = client_of(make_user("vera", Role.VIEWER))
+        html = listed(browser, name)
         assert len(ids_in(html)) == 3
-        assert "body 0" not in html
-        assert "k0" not in words(html)
+        one = get(browser, f"{LIST}{ids_in(html)[0]}/", node=name)
+        for page in (html, one):
+            assert "body 0" not in page
+            assert "k0" not in words(page)
+
+
+def test_a_node_gets_the_name_of_the_user_who_looks_and_no_look_of_a_viewer(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("127.0.0.0/8 s3cret\n")
+    tokens.chmod(0o600)
+    held = topic("orders", channel("billing", depth=1), storage="log")
+    fake = FakeNsqd.of(held, version="1.3.0+penstock.0.2.0")
+    row = {"id": "a" * 16, "state": "waiting"}
+    with fake as node, cluster_console(tmp_path, node, token_file=str(tokens)) as console:
+        node.answers |= {
+            "/channel/messages": {"messages": [row]},
+            "/channel/message": {"message": row},
+            "/topic/messages": {"messages": []},
+            "/channel/search": {"search": "s1", "topic": "orders", "channel": "billing", "status": "running"},
+        }
+        node.answers["/channel/search/state"] = node.answers["/channel/search"]
+        console.see_topic("orders", 1)
+        browser = client_of(make_user("zoë"))
+        for url, query in (
+            (LIST, {}),
+            (f"{LIST}{row['id']}/", {}),
+            (TOPIC_LIST, {}),
+            (TOPIC_LIST, {"key": "k"}),
+            (LIST, {"text": "body", "in": "all"}),
+        ):
+            get(browser, url, **query)
+        looks = ("/channel/message", "/topic/messages", "/channel/search")
+        sent = [(path, headers.get(HEADER)) for path, headers in node.requests if path.startswith(looks)]
+        assert {path.partition("?")[0] for path, _ in sent} == {*node.answers}
+        assert {user for _, user in sent} == {"zo%C3%AB"}
+        del node.requests[:]
+        viewer = client_of(make_user("vera", Role.VIEWER))
+        get(viewer, LIST)
+        get(viewer, f"{LIST}{row['id']}/")
+        paths = [path for path, _ in node.requests if path.startswith(looks)]
+        assert [("keys=false" in path, "contents=false" in path) for path in paths] == [(True, False), (False, True)]
 
 
 def test_a_list_names_its_node_and_leads_to_those_of_the_others(tmp_path: Path) -> None:
@@ -181,11 +223,20 @@ def test_the_links_to_nodes_count_the_messages_in_the_state_that_is_shown(tmp_pa
                 assert dict(counts) == {name: there, console.own: here}, (shown, state)
 
 
-def test_an_id_is_found_at_the_node_that_has_it_whichever_is_shown(tmp_path: Path) -> None:
+def test_an_id_is_found_at_the_node_that_has_it_whichever_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain, slow = FakeNsqd.of(topic("orders", channel("billing"))), FakeNsqd.of(topic("orders", channel("billing")))
     slow.version = "1.3.0+penstock.0.2.0"
-    slow.answers["/channel/message"] = lambda: time.sleep(3) or {}  # type: ignore[func-returns-value]
-    with plain, slow, remote_penstock(tmp_path, plain, slow, timeout_s=1.0) as (console, _, name):
+    answers, gave_up = threading.Event(), list[bool]()
+
+    def one_message() -> dict[str, object]:
+        if not answers.wait(40):
+            gave_up.append(True)
+        return {}
+
+    slow.answers["/channel/message"] = one_message
+    with plain, slow, remote_penstock(tmp_path, plain, slow, timeout_s=60.0) as (console, _, name):
         calls = console.engine.calls
         calls.create_topic("orders").result(30)
         calls.create_channel("orders", "billing").result(30)
@@ -199,11 +250,26 @@ def test_an_id_is_found_at_the_node_that_has_it_whichever_is_shown(tmp_path: Pat
             there = browser.get(LIST, {**query, "find": at_other}).headers["Location"]
             assert unescape(there) == f"{LIST}{at_other}/?node={name.replace(':', '%3A')}", shown
             assert browser.get(LIST, {**query, "find": at_own}).headers["Location"] == f"{LIST}{at_own}/", shown
+        assert not gave_up, "a find has waited for the slow node"
+        answers.set()
         # One that no node has is looked for in vain; an offset is a place in the log of the node that is shown.
         nowhere = browser.get(LIST, {"find": "0" * 16}).headers["Location"]
         assert browser.get(nowhere).status_code == 404
         assert browser.get(LIST, {"find": "1"}).headers["Location"] == f"{LIST}1/"
         assert plain.acts == slow.acts == []
+        # Nothing of a message is shown by that: it is no look at contents.
+        sent = [path for path, _ in slow.requests if path.startswith("/channel/message?")]
+        assert sent
+        assert all("contents=false" in path for path in sent)
+        monkeypatch.setattr(lists, "FIND_NODES_MAX", 1)
+        refused = browser.get(LIST, {"find": at_other})
+        assert refused.status_code == 400
+        assert (
+            f"Message {at_other} is not at this server. 2 other nodes list messages of orders/billing, and a find "
+            "reads 1 at most: choose the message's node." in words(refused.content.decode())
+        )
+        assert browser.get(LIST, {"node": name, "find": at_other}).status_code == 302
+        assert [path for path, _ in slow.requests if path.startswith("/channel/message?")] == sent
 
 
 def test_a_channel_of_this_server_alone_has_no_links_to_nodes(tmp_path: Path) -> None:

@@ -165,18 +165,31 @@ class NodeHttp:
             return await self._in_turn(address, lambda: self._http.dated(f"{address.url}{path}", query))
 
     async def get_of_node(
-        self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, purpose: Purpose = "poll"
+        self,
+        target: HttpAddress,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        purpose: Purpose = "poll",
+        user: str = "",
     ) -> Any:
         """The document of a node's answer, as `read_node` has it."""
-        return (await self.read_node(target, path, query, purpose=purpose)).document
+        return (await self.read_node(target, path, query, purpose=purpose, user=user)).document
 
     async def read_node(
-        self, target: HttpAddress, path: str, query: Mapping[str, str] | None = None, *, purpose: Purpose = "poll"
+        self,
+        target: HttpAddress,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        purpose: Purpose = "poll",
+        user: str = "",
     ) -> NodeAnswer:
-        """A node's answer; by https where the node names its port. Raises as `HttpJson.get`."""
+        """A node's answer; by https where the node names its port. user: as of `post_to_node`. Raises as
+        `HttpJson.get`."""
 
         async def get(url: str, token: str) -> JsonAnswer:
-            return await self._http.dated(f"{url}{path}", query, token=token)
+            return await self._http.dated(f"{url}{path}", query, token=token, headers=_claim(user, token))
 
         return await self._in_turn(target, lambda: self._of_node(target, get), purpose=purpose)
 
@@ -211,8 +224,7 @@ class NodeHttp:
         list; sent beside a token alone. Raises as `HttpJson.post`."""
 
         async def post(url: str, token: str) -> bytes:
-            headers = {HEADER: encoded(user)} if user and token else None
-            return await self._http.post(f"{url}{path}", query, body=body, token=token, headers=headers)
+            return await self._http.post(f"{url}{path}", query, body=body, token=token, headers=_claim(user, token))
 
         async with self._acts:
             answer: bytes = await self._of_node(target, post)
@@ -235,6 +247,10 @@ class NodeHttp:
             raise
         self._https[target] = HttpAddress(target.host, port, is_tls=True)
         return await call(self._https[target].url, token)
+
+
+def _claim(user: str, token: str) -> dict[str, str] | None:
+    return {HEADER: encoded(user)} if user and token else None
 
 
 def _now_ms() -> int:

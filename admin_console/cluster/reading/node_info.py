@@ -14,10 +14,10 @@ _OWN_MARK = "+penstock."  # queue_engine/vocabulary/version.py
 _WITHOUT_MARK = "0.1.0"
 
 PUBLISH_PATH, MESSAGES_PATH, PUBLISHED_PATH = "/pub", "/channel/messages", "/topic/messages"
-PREVIEW_PATH = "/channel/seek/preview"
+PREVIEW_PATH, MESSAGE_PATH = "/channel/seek/preview", "/channel/message"
 _PATHS = frozenset(
     {act.http.path for act in ACTS.values() if act.http is not None}
-    | {PUBLISH_PATH, MESSAGES_PATH, PUBLISHED_PATH, PREVIEW_PATH}
+    | {PUBLISH_PATH, MESSAGES_PATH, MESSAGE_PATH, PUBLISHED_PATH, PREVIEW_PATH}
 )
 _PARAMETERS_MAX = 50
 

@@ -52,6 +52,36 @@ class HttpAudit:
                 "act not audited action=%s topic=%s channel=%s", record.action, record.topic, record.channel
             )
 
+    def report(
+        self,
+        head: RequestHead,
+        action: str,
+        topic: str,
+        channel: str,
+        outcome: Outcome,
+        details: Mapping[str, Any],
+        act_id: str = "",
+    ) -> None:
+        """Report an act that is done. act_id: of one that has begun."""
+        self.tell(
+            ActRecord(
+                action,
+                topic,
+                channel,
+                head.remote_address,
+                "",
+                outcome,
+                details=details,
+                act_id=act_id,
+                actor=head.actor,
+                on_behalf_of=head.on_behalf_of,
+            )
+        )
+
+    def report_read(self, head: RequestHead, topic: str, channel: str, message_count: int) -> None:
+        """Report a look at messages."""
+        self.report(head, "read_messages", topic, channel, Outcome(depth=message_count), {})
+
     def refuse(
         self,
         head: RequestHead,
@@ -155,20 +185,7 @@ class HttpAudit:
             if done.error is not None:
                 self.refuse(head, action, topic, channel, act_refusal(done.error), answer, act_id)
                 return
-            self.tell(
-                ActRecord(
-                    action,
-                    topic,
-                    channel,
-                    head.remote_address,
-                    "",
-                    outcome,
-                    details=details,
-                    act_id=act_id,
-                    actor=head.actor,
-                    on_behalf_of=head.on_behalf_of,
-                )
-            )
+            self.report(head, action, topic, channel, outcome, details, act_id)
             answer(response() if callable(response) else response)
 
         ticket.when_done(settled)

@@ -1,7 +1,7 @@
 """Answers requests about single messages of a channel: lists by state, one message, acts on them, and searches.
 
     GET  /channel/messages?topic=T&channel=C[&state=S][&sort=attempts|age][&after=CURSOR][&limit=N][filters]
-    GET  /channel/message?topic=T&channel=C&id=ID | &offset=N
+    GET  /channel/message?topic=T&channel=C&id=ID | &offset=N[&contents=false]
     POST /channel/message/finish | requeue | release | republish | quarantine | redrive
                                                                    ?topic=T&channel=C&id=ID | &offset=N, or ids as body
     POST /channel/search?topic=T&channel=C&text=X, then GET /channel/search/state?search=S, POST /channel/search/cancel
@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from queue_engine.delivery.stats import ActRecord, Outcome
+from queue_engine.delivery.stats import Outcome
 from queue_engine.engine.engine import Engine
 from queue_engine.engine.engine_calls import ENGINE_ACTS
 from queue_engine.engine.messages.rows import MessageQuery, MessageRow, SearchState
@@ -82,7 +82,7 @@ class MessageRoutes:
         if not shows_keys:
             page = replace(page, rows=tuple(replace(row, key=b"") if row.key else row for row in page.rows))
         if wanted.preview_bytes or wanted.key or any(row.key for row in page.rows):
-            self._report_read(head, topic, channel, len(page.rows))
+            self._audit.report_read(head, topic, channel, len(page.rows))
         document = {
             "topic": topic,
             "number": page.topic_number,
@@ -103,15 +103,15 @@ class MessageRoutes:
         query = query_of(head.path, head.raw_query)
         topic, channel = _names(query)
         message_id, offset = query.get("id", ""), _optional(query, act_parameters.MESSAGE_OFFSET)
+        shows_contents = _word(query, parameters.CONTENTS) == "true"
         found = _done(lambda: self._engine.messages.one(topic, channel, message_id=message_id, offset=offset))
-        self._report_read(head, topic, channel, 1)
-        document = {"topic": topic, "channel": channel, "storage": found.storage}
-        answer(Response(200, orjson.dumps({**document, "message": _row(found.row, found.body)}), JSON))
-
-    def _report_read(self, head: RequestHead, topic: str, channel: str, count: int) -> None:
-        self._audit.tell(
-            ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count), actor=head.actor)
-        )
+        if shows_contents:
+            self._audit.report_read(head, topic, channel, 1)
+            message = _row(found.row, found.body)
+        else:
+            message = _row(replace(found.row, key=b""), None)
+        document = {"topic": topic, "channel": channel, "storage": found.storage, "message": message}
+        answer(Response(200, orjson.dumps(document), JSON))
 
     # Searches.
 
@@ -127,7 +127,7 @@ class MessageRoutes:
         found = _done(
             lambda: start(topic, channel, text, state=state, first_offset=first, end_offset=end, client=client)
         )
-        self._report_read(head, topic, channel, found.message_total)
+        self._audit.report_read(head, topic, channel, found.message_total)
         answer(_search_response(found))
 
     def _search_state(self, head: RequestHead, body: bytes, answer: Answer) -> None:
@@ -146,7 +146,7 @@ class MessageRoutes:
                 raise Refusal(403, NOT_ALLOWED, f"the token {head.actor} does not allow to consume on topic {topic}")
         found = _done(lambda: read(name))
         if found.hits:
-            self._report_read(head, found.topic, found.channel, len(found.hits))
+            self._audit.report_read(head, found.topic, found.channel, len(found.hits))
         answer(_search_response(found))
 
     # Acts.

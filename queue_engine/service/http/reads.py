@@ -16,7 +16,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from queue_engine.delivery.stats import ActRecord, Outcome
+from queue_engine.delivery.stats import Outcome
 from queue_engine.engine.acts.log_acts import Target
 from queue_engine.engine.engine import Engine
 from queue_engine.service.http import cursors as http_cursors
@@ -69,7 +69,7 @@ class ReadRoutes:
             wanted = log_queries.wanted_key_of(query)
             if wanted is not None:
                 found = self._engine.log.find_key(topic, wanted[0], count_max, before=wanted[1])
-                self._report_read(head, topic, "", len(found.page.messages))
+                self._audit.report_read(head, topic, "", len(found.page.messages))
                 return log_answers.key_response(found), DONE
             channel = query.get("channel", "")
             if channel and target is not None:
@@ -78,7 +78,7 @@ class ReadRoutes:
                 page = self._engine.log.peek_channel(topic, channel, count_max)
             else:
                 page = self._engine.log.read_messages(topic, target or Target(word=START), count_max)
-            self._report_read(head, topic, channel, len(page.messages))
+            self._audit.report_read(head, topic, channel, len(page.messages))
             return log_answers.page_response(page), DONE
 
         self._answer_read(head, answer, read)
@@ -90,7 +90,7 @@ class ReadRoutes:
             topic = publish_topic(query)
             offset = whole_number(query, act_parameters.OFFSET)
             frames = self._engine.log.read_frames(topic, offset, whole_number(query, parameters.MAX_BYTES))
-            self._report_read(head, topic, "", frames.count)
+            self._audit.report_read(head, topic, "", frames.count)
             return log_answers.frames_response(frames), DONE
 
         self._answer_read(head, answer, read)
@@ -102,7 +102,7 @@ class ReadRoutes:
             topic = publish_topic(query)
             offset = whole_number(query, act_parameters.OFFSET)
             records = self._engine.log.read_records(topic, offset, whole_number(query, parameters.MAX_RECORD_BYTES))
-            self._report_read(head, topic, "", records.message_count)
+            self._audit.report_read(head, topic, "", records.message_count)
             return log_answers.records_response(records), DONE
 
         self._answer_read(head, answer, read)
@@ -137,7 +137,7 @@ class ReadRoutes:
                 lease, ticket = self._engine.log.lease(
                     topic, offset, ttl_ms=ttl_ms, segments_max=segments_max, maker=maker_of(head, topic)
                 )
-            self._report_read(head, lease.topic, "", lease.message_count)
+            self._audit.report_read(head, lease.topic, "", lease.message_count)
             return log_answers.lease_response(lease), ticket
 
         self._answer_read(head, answer, read)
@@ -176,11 +176,7 @@ class ReadRoutes:
             if done.error is not None:
                 refuse(topic, act_refusal(done.error))
                 return
-            details = {"lease": lease}
-            record = ActRecord(
-                "release_lease", topic, "", head.remote_address, "", Outcome(), details=details, actor=head.actor
-            )
-            self._audit.tell(record)
+            self._audit.report(head, "release_lease", topic, "", Outcome(), {"lease": lease})
             answer(_EMPTY)
 
         ticket.when_done(settled)
@@ -209,11 +205,6 @@ class ReadRoutes:
             answer(response if done.error is None else act_refusal(done.error).response())
 
         ticket.when_done(settled)
-
-    def _report_read(self, head: RequestHead, topic: str, channel: str, count: int) -> None:
-        self._audit.tell(
-            ActRecord("read_messages", topic, channel, head.remote_address, "", Outcome(depth=count), actor=head.actor)
-        )
 
     def _cursor_act(self, head: RequestHead, body: bytes, answer: Answer) -> None:
         act, action = http_cursors.ACTS[head.path], PATHS[head.path].action

@@ -139,3 +139,23 @@ async def test_looking_at_bodies_is_audited(tmp_path: Path) -> None:
         await server.request("GET", f"/channel/message?{NAMES}&id={listed.json['messages'][0]['id']}")
         looks = [act for act in server.acts if act.action == "read_messages"]
         assert [act.outcome.depth for act in looks if act.outcome is not None] == [1, 1]
+
+
+async def test_one_message_without_contents_is_no_look(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        await server.request("POST", "/topic/create?topic=orders&storage=log")
+        await server.request("POST", "/channel/create?topic=orders&channel=billing")
+        await server.request("POST", "/pub?topic=orders&key=anna", b"one")
+        settle(server.engine)
+        shown = {
+            contents: (await server.request("GET", f"/channel/message?{NAMES}&offset=0{contents}")).json["message"]
+            for contents in ("", "&contents=true", "&contents=false")
+        }
+        assert [(one.get("body"), one.get("key"), one["body_bytes"]) for one in shown.values()] == [
+            ("one", "anna", 3),
+            ("one", "anna", 3),
+            (None, None, 3),
+        ]
+        assert [act.action for act in server.acts if act.action == "read_messages"] == ["read_messages"] * 2
+        refused = await server.request("GET", f"/channel/message?{NAMES}&offset=0&contents=no")
+        assert refused.status == 400

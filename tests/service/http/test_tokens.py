@@ -10,6 +10,7 @@ from queue_engine.service.identity.token_file import TokenFile
 from queue_engine.vocabulary.permission import Permission
 from queue_engine.wire.user_claim import HEADER, encoded
 from tests.service.http.server import http_server
+from tests.support.engine import settle
 
 QUERY = "?topic=orders&channel=billing&cursor=copy&offset=0&number=1&to=start"
 
@@ -210,6 +211,25 @@ async def test_a_token_may_name_the_user_it_acts_for_which_gives_no_right(tmp_pa
         publishes = server.new_token(Permission.PUBLISH)
         refused = await server.request("POST", "/topic/empty?topic=orders", b"", {**publishes, HEADER: "root"})
         assert (refused.status, server.acts[-1].on_behalf_of) == (403, "root")
+
+
+async def test_rows_of_looks_and_of_ended_leases_have_the_user_whom_the_token_acts_for(tmp_path: Path) -> None:
+    async with http_server(tmp_path) as server:
+        claim = {**server.new_token(*Permission), HEADER: "alice"}
+        names = "topic=orders&channel=billing"
+        for path in ("/topic/create?topic=orders&storage=log", f"/channel/create?{names}", "/pub?topic=orders"):
+            await server.request("POST", path, b"body", claim)
+        settle(server.engine)
+        before = len(server.acts)
+        await server.request("GET", "/topic/messages?topic=orders", b"", claim)
+        await server.request("GET", f"/channel/message?{names}&offset=0", b"", claim)
+        await server.request("POST", f"/channel/search?{names}&text=body", b"", claim)
+        lease = await server.request("POST", "/log/lease?topic=orders&offset=0", b"", claim)
+        await server.request("POST", f"/log/release?lease={lease.json['lease']}", b"", claim)
+        assert [(act.action, act.error, act.on_behalf_of) for act in server.acts[before:]] == [
+            *[("read_messages", "", "alice")] * 4,
+            ("release_lease", "", "alice"),
+        ]
 
 
 async def test_the_answer_to_many_wrong_tokens_waits_while_others_go_on(tmp_path: Path) -> None:

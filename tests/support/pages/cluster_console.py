@@ -62,11 +62,18 @@ def cluster_console(
     connect_timeout_s: float = 2.0,
     pace: Pace = OFTEN,
     http_address: str = "127.0.0.1:0",
+    token_file: str = "",
 ) -> Iterator[ClusterConsole]:
-    """timeout_s: of one call of a node; connect_timeout_s: of its connection. http_address: of this server."""
+    """timeout_s: of one call of a node; connect_timeout_s: of its connection. http_address: of this server. token_file:
+    of the tokens for nodes."""
     with console_engine(data_path, http_address=http_address) as engine:
         addresses = Addresses.parse([one.address for one in lookupds], [one.address for one in nodes])
-        options = ClusterOptions(addresses=addresses, request_timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
+        options = ClusterOptions(
+            addresses=addresses,
+            request_timeout_s=timeout_s,
+            connect_timeout_s=connect_timeout_s,
+            token_file=token_file,
+        )
         alone = get_cluster()
         own: Callable[[], Identity | None] = lambda: alone.own_identity if alone is not None else None  # noqa: E731
         cluster = Cluster(options, ChosenAddresses(data_path, addresses), own, pace)

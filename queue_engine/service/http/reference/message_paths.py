@@ -41,7 +41,7 @@ MESSAGES = {
     "/channel/message": Endpoint(
         "One message of a channel, by its id or its offset, with its state and its whole body.",
         (Success("The message.", JSON, ref("OneMessage")),),
-        (*_NAMES, act_parameters.MESSAGE_ID, act_parameters.MESSAGE_OFFSET),
+        (*_NAMES, act_parameters.MESSAGE_ID, act_parameters.MESSAGE_OFFSET, parameters.CONTENTS),
         errors=(*_NAMED, errors.MESSAGE_NOT_FOUND, errors.NOT_AUDITED),
     ),
     **paths_of_acts("/channel/message/"),

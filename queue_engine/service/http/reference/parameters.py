@@ -115,6 +115,12 @@ ROW_KEYS = Word(
     words=("true", "false"),
     default="true",
 )
+CONTENTS = Word(
+    "contents",
+    "whether the message has its body and key; false shows no contents, and is not audited",
+    words=("true", "false"),
+    default="true",
+)
 SEARCH_TEXT = Parameter("text", "the text to find, each letter as it is", shortest=1, longest=TEXT_BYTES_MAX)
 SEARCH_STATE = Word("state", "only messages in this state", words=STATES)
 SEARCH_FROM = replace(FIRST_OFFSET, text="begin here; without it where the channel's unfinished messages begin")
