@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from django.conf import settings
+from django.contrib.sessions.exceptions import SessionInterrupted
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict, RawPostDataException
 from django.shortcuts import render
@@ -19,7 +20,7 @@ NO_SESSION = "Your session is over, or you have not logged in. Nothing was done;
 # Over nsqadmin's interface.
 _NO_CALLER = (
     "Nothing was done: the caller has no session. A program needs an address that --allow-api-from-cidr lists, a token "
-    "of this server (Authorization: Bearer TOKEN), or a proxy that names its user (--acl-http-header)."
+    "of `penstock token create` (Authorization: Bearer TOKEN), or a proxy that names its user (--acl-http-header)."
 )
 
 
@@ -60,6 +61,9 @@ def not_readable(request: HttpRequest, exception: Exception) -> HttpResponse:
         sent, most = int(request.META.get("CONTENT_LENGTH") or 0), form_limits.BYTES_MAX
         status = 413
         sentence = f"The request has {sent:,} bytes, and the console reads {most:,} at most. Nothing was done."
+    elif isinstance(exception, SessionInterrupted):
+        # Found when the session is saved, behind the view.
+        sentence = "Your session ended meanwhile: log in again. The audit list says whether an act was done."
     # The page around the sentence reads them.
     request.GET = request.POST = QueryDict()
     return refusal(request, sentence, status=status)

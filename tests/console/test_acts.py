@@ -3,14 +3,17 @@
 import concurrent.futures
 import re
 import threading
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.db import DatabaseError
 from django.test import Client
 
+from admin_console.audit import record
 from admin_console.audit.models import AuditRow
 from admin_console.gateway import embedded
 from admin_console.gateway.gateway import EngineUnavailableError, get_gateway, set_gateway
@@ -486,6 +489,23 @@ class _StoppingCalls(EngineCalls):
         future: concurrent.futures.Future[str] = concurrent.futures.Future()
         future.set_exception(ClosedError("the engine is not running"))
         return future
+
+
+def test_an_act_during_which_its_session_ends_is_not_said_to_be_undone(
+    client: Client, engine: EngineRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = record.append
+
+    def append(rows: Sequence[AuditRow]) -> None:
+        Session.objects.all().delete()  # the user logs out in another tab
+        before(rows)
+
+    monkeypatch.setattr(record, "append", append)
+    answer = client.post("/topics/~create/", {"topic": "invoices"}, headers={"X-Fragment": "1"})
+    sentence = "Your session ended meanwhile: log in again. The audit list says whether an act was done."
+    assert (answer.status_code, answer.content.decode()) == (400, sentence)
+    assert topic_stats(engine, "invoices") is not None
+    assert last_rows()[1].verdict == "done"
 
 
 def test_an_act_that_was_done_says_so_though_the_engine_does_not_answer_about_its_undo(
