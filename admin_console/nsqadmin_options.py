@@ -16,7 +16,7 @@ from queue_engine.vocabulary.client_key import IPNetwork
 T = TypeVar("T")
 
 BASE_PATH = ConsoleOption(
-    "--base-path", "/", "/PATH/", "the path that all pages of the console are below; a --console-origin has it as well"
+    "--base-path", "/", "/PATH/", "all pages of the console are below this path; name it in --console-origin, too"
 )
 ACL_HEADER = ConsoleOption(
     "--acl-http-header",

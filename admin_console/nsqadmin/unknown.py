@@ -3,6 +3,7 @@
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import Resolver404, get_script_prefix, resolve
+from django.utils.encoding import escape_uri_path, iri_to_uri
 
 from admin_console.answers import refusal
 from admin_console.nsqadmin.answers import complaint, not_found_upstream, upstream, warned
@@ -32,7 +33,9 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
         return refusal.not_found(request, exception)
     if path.endswith("/") and _is_path(path[:-1]):
         status = 301 if request.method in ("GET", "HEAD") else 307
-        return HttpResponse(status=status, headers={"Location": f"{get_script_prefix()}{path[1:-1]}"})
+        query = request.META.get("QUERY_STRING", "")
+        location = f"{get_script_prefix()}{escape_uri_path(path[1:-1])}" + (f"?{iri_to_uri(query)}" if query else "")
+        return HttpResponse(status=status, headers={"Location": location})
     return complaint("NOT_FOUND", status=404)
 
 

@@ -2,7 +2,6 @@
 
 import ipaddress
 import platform
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -132,9 +131,13 @@ def test_what_is_missing_has_nsqadmins_words(admin: Client, tmp_path: Path) -> N
         assert send(admin, "GET", "/api/graphite?metric=rate&target=") == (500, {"message": "INTERNAL_ERROR"})
         for path in ("/api/topics/orders/a/b", "/api/nodes/a/b", "/config/", "/api/nodes/a%20b"):
             assert send(admin, "GET", path) == (404, {"message": "NOT_FOUND"})
-        for path in ("/api/topics", "/api/topics/orders", "/api/counter", "/config/log_level"):
-            moved = admin.get(f"{path}/")
-            assert (moved.status_code, moved["Location"]) == (301, path)
+        for path in (
+            *("/api/topics", "/api/topics/orders", "/api/counter", "/config/log_level"),
+            *("/api/topics/a%0Ab", "/api/topics/a%3Fb", "/api/topics/a%23b/c%20d", "/api/topics/caf%C3%A9"),
+        ):
+            for query in ("", "?inactive=true", "?a=%2F%20b&c=%C3%A9"):
+                moved = admin.get(f"{path}/{query}")
+                assert (moved.status_code, moved["Location"]) == (301, path + query)
         moved = admin.post("/api/topics/orders/")
         assert (moved.status_code, moved["Location"]) == (307, "/api/topics/orders")
         assert send(admin, "PATCH", "/api/topics") == (405, {"message": "METHOD_NOT_ALLOWED"})
@@ -343,9 +346,7 @@ def test_a_body_beyond_the_limits_is_refused_with_them(admin: Client, tmp_path: 
     path = "/config/nsqlookupd_http_addresses"
 
     def refused(body: bytes, method: str = "PUT", path: str = path) -> tuple[int, str]:
-        began_s = time.thread_time()
         answer = admin.generic(method, path, body, content_type="application/json")
-        assert time.thread_time() - began_s < 1.0
         return answer.status_code, answer.json()["message"]
 
     with cluster(tmp_path) as (console, _, _b, lookupd):
@@ -367,6 +368,7 @@ def test_strangers_get_nothing_and_viewers_only_read(tmp_path: Path) -> None:
         for method, path in (("GET", "/api/topics"), ("POST", "/api/topics/orders")):
             status, document = send(Client(), method, path, {"action": "pause"})
             assert (status, "--allow-api-from-cidr" in document["message"]) == (401, True)
+            assert "`penstock token create`" in document["message"], "with --console-only there is no page for it"
         viewer = client_of(make_user(role=Role.VIEWER))
         assert send(viewer, "GET", "/api/topics")[0] == 200
         refused = send(viewer, "POST", "/api/topics/orders", {"action": "pause"})

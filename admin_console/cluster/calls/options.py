@@ -66,7 +66,7 @@ _ROOT_CA_FILE = ConsoleOption(
     "--http-client-tls-root-ca-file",
     "",
     "PATH",
-    "file with the authorities of the certificates of nodes and nsqlookupds, PEM (default: the system's)",
+    "PEM file of the authorities that sign the certificates of nodes and nsqlookupds (default: the system's)",
 )
 _CERT = ConsoleOption(
     "--http-client-tls-cert", "", "PATH", "file of the console's certificate, for nodes and nsqlookupds that want one"
