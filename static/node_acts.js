@@ -4,14 +4,17 @@ import { setHtml } from "./page_update.js";
 import { showSelected } from "./selection.js";
 
 const EVERY_MS = 5_000;
+const EVERY_MAX_MS = 60_000; // while it fails
 
 let shown = nodesOf(document); // those that the buttons are of
-let fetchedAt = -EVERY_MS;
+let everyMs = EVERY_MS;
+let nextAt = 0;
 
 // Called after each update.
 export function followNodes() {
-  if (nodesOf(document) === shown || performance.now() - fetchedAt < EVERY_MS) return;
-  fetchedAt = performance.now();
+  if (nodesOf(document) === shown || performance.now() < nextAt) return;
+  nextAt = performance.now() + everyMs;
+  everyMs = Math.min(everyMs * 2, EVERY_MAX_MS);
   fetchButtons().catch(() => {}); // a later update tries again
 }
 
@@ -23,13 +26,15 @@ function nodesOf(page) {
 }
 
 async function fetchButtons() {
-  const answer = await fetch(location.pathname, { credentials: "same-origin" });
-  if (!answer.ok || answer.redirected) return;
+  const answer = await fetch(location.pathname, { credentials: "same-origin", redirect: "manual" });
+  if (answer.type === "opaqueredirect") nextAt = Infinity; // a log-in, such as a proxy's: each of these may begin anew there
+  if (!answer.ok) return;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const place of document.querySelectorAll(".page-head > .actions, .selected-acts[id]")) {
     const wanted = page.querySelector(place.matches(".actions") ? ".page-head > .actions" : `#${place.id}.selected-acts`);
     if (wanted) setHtml(place, wanted.innerHTML);
   }
   shown = nodesOf(page);
+  everyMs = EVERY_MS;
   for (const table of document.querySelectorAll("table:has(.select-cell)")) showSelected(table);
 }

@@ -1,11 +1,12 @@
 """A page in a cluster: the nodes that are ticked, and those alone, do an act."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.pages.axe import violations
@@ -35,9 +36,13 @@ def node() -> Iterator[FakeNsqd]:
 
 
 @pytest.fixture
-def page(browser: Browser, node: FakeNsqd, tmp_path: Path) -> Iterator[Page]:
+def heard() -> Complaints:
+    return Complaints()
+
+
+@pytest.fixture
+def page(browser: Browser, node: FakeNsqd, heard: Complaints, tmp_path: Path) -> Iterator[Page]:
     options = ["--no-pipeline", *(f"--nsqd-http-address={name}{node.address}" for name in ("", "prod="))]
-    heard = Complaints()
     with ServerProcess(tmp_path / "data", options=options) as server:
         create_channel(server, "orders", "billing")
         context = browser.new_context(base_url=server.console_url)
@@ -95,6 +100,48 @@ def test_buttons_and_reasons_follow_the_nodes_that_have_the_channel(page: Page, 
 
     node.topics["orders"]["channels"] = channels
     expect(page.get_by_role("link", name="Empty on 2 nodes…")).to_be_visible(timeout=WAIT_S * 1_000)
+
+
+def test_buttons_that_can_not_be_fetched_are_tried_less_often_and_not_after_a_log_in(
+    page: Page, node: FakeNsqd, heard: Complaints
+) -> None:
+    statuses, fetched, updates = [500, 500, 302], 0, 0
+
+    def answer(route: Route) -> None:
+        nonlocal fetched
+        if route.request.resource_type != "fetch":
+            route.continue_()
+            return
+        fetched += 1
+        route.fulfill(status=statuses[min(fetched, 3) - 1], headers={"Location": "https://sso.example.org/"})
+
+    def note_update() -> None:
+        nonlocal updates
+        updates += 1
+
+    def fetched_after(seconds: int) -> int:
+        """The page's clock stands but for these seconds: its frames are run here."""
+        page.clock.fast_forward(seconds * 1_000)
+        for _ in range(3):
+            seen, until_s = updates, time.monotonic() + WAIT_S
+            while updates == seen and time.monotonic() < until_s:
+                page.wait_for_timeout(20)
+            assert updates > seen, "no update came"
+            page.clock.run_for(50)
+        return fetched
+
+    page.route("**/topics/orders/billing/", answer)
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda _: note_update()))
+    page.clock.install()
+    page.reload()
+    wait_for_freshness(page, "live · 2 nodes")
+    page.clock.pause_at(page.evaluate("Date.now() / 1000") + 5)
+    node.topics["orders"]["channels"] = []
+    wait_for("the first", lambda: fetched_after(0), timeout_s=WAIT_S)
+    assert fetched == 1
+    assert [fetched_after(6) for _ in range(3)] == [2, 2, 3]
+    assert fetched_after(300) == 3, "it led to a log-in"
+    heard.expect("500")
 
 
 def test_acts_go_to_the_nodes_that_are_ticked(page: Page, node: FakeNsqd) -> None:
