@@ -112,5 +112,5 @@ def _sessions(keys: Iterable[str]) -> Iterator[tuple[str, SessionStore]]:
         )
         for row in rows:
             session = SessionStore(row.session_key)
-            session.take(row.session_data)
+            session._session_cache = session.decode(row.session_data)
             yield row.session_key, session

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import orjson
@@ -22,8 +21,6 @@ from admin_console.audit.models import AuditRow
 from admin_console.cluster.calls.chosen_addresses import ChosenAddresses
 from admin_console.cluster.calls.options import PACE, Addresses, ClusterOptions
 from admin_console.cluster.cluster import cluster_names, get_cluster, set_cluster
-from admin_console.gateway.embedded import EmbeddedGateway
-from admin_console.gateway.gateway import ActResult
 from admin_console.gateway.pause_ends import End, get_pause_ends
 from admin_console.hub.hub import get_hub
 from admin_console.management.commands.serve import Serving
@@ -169,32 +166,6 @@ def test_the_sentence_about_an_act_is_on_the_next_page_of_its_cluster_alone(cons
         page = words(consoles.browser.get(f"{paths[name]}/topics/").content.decode())
         assert {other for other in paths if sentence[other] in page} == {name}
         assert sentence[name] not in words(consoles.browser.get(f"{paths[name]}/topics/").content.decode())
-
-
-def test_acts_in_two_tabs_at_once_lose_none_of_their_sentences(
-    consoles: Consoles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second act begins and ends within the first, and a page of its cluster is shown meanwhile."""
-    act, browser = EmbeddedGateway.act, consoles.browser
-    other = Client()
-    other.cookies = browser.cookies
-
-    def while_another(gateway: EmbeddedGateway, action: str, *args: Any, **kwargs: Any) -> ActResult:
-        monkeypatch.setattr(EmbeddedGateway, "act", act)
-        node = consoles.prod.address
-        with in_cluster(""):
-            other.post("/clusters/prod/lookup/~create/", {"topic": "first-made", "node": node})
-            assert "Created first-made" in words(other.get("/clusters/prod/topics/").content.decode())
-            other.post("/clusters/prod/lookup/~create/", {"topic": "second-made", "node": node})
-        enter_cluster("")
-        set_script_prefix("/")
-        return act(gateway, action, *args, **kwargs)
-
-    monkeypatch.setattr(EmbeddedGateway, "act", while_another)
-    browser.post("/topics/~create/", {"topic": "own-made"})
-    page = words(browser.get("/clusters/prod/topics/").content.decode())
-    assert ("Created second-made" in page, "Created first-made" in page) == (True, False)
-    assert "own-made" in words(browser.get("/topics/").content.decode())
 
 
 def test_ends_of_pauses_and_chosen_addresses_belong_to_their_cluster(consoles: Consoles) -> None:

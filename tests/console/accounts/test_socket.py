@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 from channels.db import database_sync_to_async
 from django.conf import settings
-from django.contrib.sessions.backends.base import SessionBase
 from django.test import AsyncClient
 
 from admin_console.accounts import session_age
 from admin_console.accounts.models import User
-from admin_console.accounts.waiting_sessions import SessionStore
 from admin_console.live.socket_auth import allowed_user, users_of
 from admin_console.vocabulary.roles import Role
 from tests.support.pages.console import client_of, make_user
@@ -98,26 +96,6 @@ async def test_idle_session_ends_and_an_open_socket_keeps_it_alive() -> None:
     morsel = SimpleCookie(scope["headers"][0][1].decode())[settings.SESSION_COOKIE_NAME]
     session = type(session)(morsel.value)
     assert await session.aget(session_age.SEEN_KEY) > 0
-
-
-def test_a_note_of_an_open_socket_brings_back_nothing_that_a_page_removes_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    session = client_of(make_user()).session
-    session["draft"] = "orders"
-    session.save()
-    key, touch = str(session.session_key), session_age.touch
-
-    def while_a_page_removes_it(noted: SessionBase, now_s: float) -> bool:
-        page = SessionStore(key)
-        del page["draft"]
-        page.save()
-        return touch(noted, now_s)
-
-    monkeypatch.setattr(session_age, "touch", while_a_page_removes_it)
-    assert users_of([key]).keys() == {key}
-    assert "draft" not in SessionStore(key)
-    assert session_age.SEEN_KEY in SessionStore(key)
 
 
 async def signed_in_again() -> tuple[User, AsyncClient, dict[str, Any]]:
