@@ -21,6 +21,7 @@ from tests.support.fake_node import FakeNode
 from tests.support.fake_nsqd import FakeNsqd, channel, topic
 from tests.support.pages.cluster_console import cluster_console
 from tests.support.pages.console import client_of, make_user, words
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.django_db
 
@@ -171,8 +172,9 @@ def test_no_messages_are_read_where_an_older_version_would_answer_with_others(tm
         old.channel("orders", "billing")["in_flight_count"] = 2
         console.see("messages in flight", in_flight)
         old.answers["/channel/messages"] = (503, {}, b'{"message":"EXITING"}')
-        page = words(browser.get("/topics/orders/billing/").content.decode())
-        assert f"Not listed here: {old.address} refused it: EXITING." in page
+        sentence = f"Not listed here: {old.address} refused it: EXITING."
+        # A page waits a short time for the answer, the next one has it.
+        wait_for("the refusal", lambda: sentence in words(browser.get("/topics/orders/billing/").content.decode()))
 
 
 def test_a_version_that_names_no_acts_is_called_and_its_refusal_is_clear(tmp_path: Path) -> None:
