@@ -1,7 +1,7 @@
 """Acts on what several nodes have: which of them, the question by node, a row for each, one row in the audit list."""
 
 import re
-import time
+import threading
 from collections.abc import Mapping
 from html import escape, unescape
 from pathlib import Path
@@ -773,16 +773,18 @@ def test_a_node_without_a_preview_costs_its_row_of_a_rewind(tmp_path: Path) -> N
     paths = {path: one for path, one in reference()["paths"].items() if path != "/channel/seek/preview"}
     old.answers["/openapi.json"] = {"paths": paths}
     odd.answers["/channel/seek/preview"] = {**preview_of(), "depth": "many"}
+    is_over = threading.Event()
     with old, odd, slow, cluster_console(tmp_path, old, odd, slow, timeout_s=1.0) as console:
         own_orders(console, 5)
         console.see_topic("orders", 3)
-        slow.answers["/channel/seek/preview"] = lambda: time.sleep(3) or {}  # type: ignore[func-returns-value]
+        slow.answers["/channel/seek/preview"] = lambda: {"is_over": is_over.wait(60)}
         old.answers["/channel/seek"] = (200, {}, b'{"offset":0,"oldest_offset":0,"end_offset":9,"depth":9}')
         browser = client_of(make_user())
         form = fields_of(browser.get(REWIND, headers=DIALOG).content.decode())
         preview = browser.post(REWIND, {**form, "place": "end"}, headers=DIALOG).content.decode()
         text = words(preview)
         assert f"no preview: {old.address} runs Penstock 0.2.0, which has no such preview" in text
+        is_over.set()
         assert f"no preview: {odd.address} answered with no preview" in text
         assert re.search(rf"no preview: {slow.address}[^ ]* did not answer", text), text
         assert f"Rewind orders/billing on {console.own}" in text
